@@ -1,0 +1,56 @@
+# make demo: the main job on embedded data; make test: lint, types and tests.
+# Each sets up its own virtual environment in .venv first and is quick when run again.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+WORKERS ?= 2
+ifdef SLOW
+SELECT :=
+else
+SELECT := -m "not slow"
+endif
+
+.PHONY: help demo test lint types tests coverage format figures bench bench-check clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+.venv/created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "multipartite needs Python 3.10 or newer; set PYTHON=..."; exit 1; }
+	@echo "Setting up a virtual environment in .venv ..."
+	@$(PYTHON) -m venv .venv && touch $@
+
+.venv/for-demo: .venv/created pyproject.toml constraints.txt
+	@echo "Installing multipartite and what the experiments need ..."
+	@$(PIP) -e '.[experiments]' && touch $@
+
+.venv/for-test: .venv/for-demo
+	@echo "Installing the tools that the tests need ..."
+	@$(PIP) -e '.[experiments,export,dev]' && touch $@
+
+demo: .venv/for-demo ## compare pooling methods on scikit-learn's digits and report
+	@$(BIN)/python examples/digits.py demo
+
+test: lint types tests ## lint, check types, run the tests (SLOW=1: the slow ones too)
+
+lint: .venv/for-test
+	@echo "Linting ..." && $(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: .venv/for-test
+	@echo "Checking types ..." && $(BIN)/mypy
+
+tests: .venv/for-test
+	@echo "Testing ..." && $(BIN)/pytest -q -n $(WORKERS) $(SELECT)
+
+coverage: .venv/for-test ## run the tests with coverage
+	@$(BIN)/pytest -q -n $(WORKERS) $(SELECT) --cov --cov-report=term-missing
+
+format: .venv/for-test ## format the code
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+figures: .venv/for-demo ## draw the pictures of the documentation anew
+	@$(BIN)/python docs/figures.py
+
+clean: ## remove the environment and what the commands wrote
+	@rm -rf .venv demo runs build dist htmlcov .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Data sets, networks, training, comparison and report: the fair comparison of pooling methods."""
