@@ -1,0 +1,32 @@
+"""The embedded data set: the handwritten digits that come with scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from multipartite.experiments.data.source import Parts
+from multipartite.experiments.data.splitting import stratified
+
+__all__ = ["read_digits"]
+
+_TEST = 360  # a fifth of the 1797 images
+
+
+def read_digits(files: Mapping[str, bytes], seed: int) -> Parts:
+    """Scale the values 0 to 16 to 0 to 255 and split, always in the same way, whatever the seed.
+
+    Examples
+    --------
+    >>> train_images, train_labels, test_images, test_labels = read_digits({}, 0)
+    >>> train_images.shape, test_images.shape, int(train_images.max())
+    ((1437, 1, 8, 8), (360, 1, 8, 8), 255)
+    """
+    from sklearn.datasets import load_digits
+
+    values, labels = load_digits(return_X_y=True)
+    images = np.rint(values * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    test, train = (rows.numpy() for rows in stratified(torch.from_numpy(labels), _TEST, seed=0))
+    return images[train], labels[train], images[test], labels[test]
