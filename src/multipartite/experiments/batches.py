@@ -1,0 +1,84 @@
+"""Batches: images stay on the device as uint8, and what is drawn depends on seed and place alone.
+
+Neither the order of the batches nor what a pooling draws depends on what was drawn before, so a run that
+goes on after a stop needs no state of a random generator, on any device and in any number of processes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Images", "batch_order", "seed_step"]
+
+
+class Images:
+    """A part of a data set on a device; batches come out normalised.
+
+    Parameters
+    ----------
+    images, labels : Tensor of shape (N, C, H, W), uint8, and (N,), int64
+    mean, std : Tensor of shape (C,)
+        What is subtracted and divided by, in 0 to 255.
+    dtype, memory_format
+        Of the batches.
+
+    Examples
+    --------
+    >>> part = Images(torch.full((3, 1, 2, 2), 7, dtype=torch.uint8), torch.tensor([0, 1, 0]),
+    ...               torch.tensor([5.0]), torch.tensor([2.0]))
+    >>> images, labels = part.batch(torch.tensor([1]))
+    >>> images.flatten().tolist(), labels.tolist()
+    ([1.0, 1.0, 1.0, 1.0], [1])
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        mean: Tensor,
+        std: Tensor,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> None:
+        self.images = images.to(device).contiguous(memory_format=memory_format)
+        self.labels = labels.to(device)
+        self.mean = mean.to(device).view(-1, 1, 1)
+        self.scale = 1.0 / std.to(device).view(-1, 1, 1)
+        self.dtype, self.memory_format = dtype, memory_format
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, index: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Give the images (n, C, H, W), normalised, and labels (n,) at `index`."""
+        if isinstance(index, Tensor):
+            index = index.to(self.labels.device)
+        images = self.images[index].to(torch.float32, memory_format=self.memory_format)
+        return images.sub_(self.mean).mul_(self.scale).to(self.dtype), self.labels[index]
+
+
+def batch_order(seed: int, epoch: int, count: int) -> Tensor:
+    """Order in which an epoch sees the `count` training images, shape (count,).
+
+    Examples
+    --------
+    >>> bool((batch_order(1, 2, 50) == batch_order(1, 2, 50)).all())
+    True
+    >>> bool((batch_order(1, 2, 50) == batch_order(1, 3, 50)).all())
+    False
+    """
+    generator = torch.Generator().manual_seed(_mixed(seed, epoch, 0))
+    return torch.randperm(count, generator=generator)
+
+
+def seed_step(seed: int, step: int, rank: int) -> None:
+    """Seed torch for one step of training, counted over the whole run, in the process `rank`."""
+    torch.manual_seed(_mixed(seed, step, 1 + rank))
+
+
+def _mixed(*words: int) -> int:
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
