@@ -8,7 +8,7 @@ import typer
 
 __all__ = ["NAMES", "register"]
 
-NAMES: list[str] = []
+NAMES: list[str] = ["data"]
 
 
 def register(app: typer.Typer) -> None:
