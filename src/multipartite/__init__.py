@@ -1,6 +1,6 @@
 """Supervised pooling and ranking for PyTorch.
 
-The public names, each imported when it is first used, so that ``multipartite --help`` does not wait for torch.
+Each public name is imported when it is first used: ``multipartite --help`` does not wait for torch.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
 
     Examples
     --------
-    >>> str(unknown("criterion", "k1", ["kl", "roc"]))
-    "unknown criterion 'k1': did you mean kl? known: kl, roc"
+    >>> str(unknown("criterion", "kll", ["kl", "roc"]))
+    "unknown criterion 'kll': did you mean kl? known: kl, roc"
     """
     return InputError(f"unknown {kind} {name!r}: {suggest(str(name), known)}")

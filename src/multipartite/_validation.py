@@ -1,0 +1,67 @@
+"""Checks of rows and labels at the public boundary, each with one clear sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from multipartite.errors import InputError
+
+__all__ = ["check_finite", "encode_labels"]
+
+
+def check_finite(X: npt.NDArray[Any], names: Sequence[object] | None = None) -> None:
+    """Refuse NaN and infinity, and say in which columns they are.
+
+    Examples
+    --------
+    >>> check_finite(np.array([[1.0, np.nan]]), ["a", "b"])
+    Traceback (most recent call last):
+        ...
+    multipartite.errors.InputError: X must be finite, got NaN or inf in column b: fill or drop these rows
+    """
+    if np.isfinite(X.sum(dtype=float)):  # a sum is enough to see that nothing is wrong
+        return
+    bad = np.flatnonzero(~np.isfinite(X).all(axis=0))
+    if not len(bad):  # finite numbers whose sum overflowed
+        return
+    columns = [str(j if names is None else names[int(j)]) for j in bad]
+    listed = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
+    plural = "s" if len(columns) > 1 else ""
+    raise InputError(f"X must be finite, got NaN or inf in column{plural} {listed}: fill or drop these rows")
+
+
+def encode_labels(y: npt.ArrayLike, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Classes in order, and the index of each row's class.
+
+    Examples
+    --------
+    >>> classes, index = encode_labels(["b", "a", "b"], 3)
+    >>> classes.tolist(), index.tolist()
+    (['a', 'b'], [1, 0, 1])
+    """
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise InputError(f"y must be one label a row, got shape {y.shape}")
+    if len(y) != rows:
+        raise InputError(f"X and y must have as many rows, got {rows} and {len(y)}")
+    if rows < 2:
+        raise InputError(f"need at least two rows, got {rows} (n_samples={rows})")
+    missing = _missing(y)
+    if missing.any():
+        raise InputError(f"labels must not be missing, got {int(missing.sum())} of {rows}: drop these rows")
+    classes, index = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(f"need at least two classes to tell apart, got one class: {classes[0]!r}")
+    return classes, index.astype(np.int64)
+
+
+def _missing(y: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    if y.dtype.kind == "f":
+        return np.isnan(y)
+    if y.dtype.kind == "O":
+        return np.array([v is None or v != v for v in y], dtype=bool)
+    return np.zeros(len(y), dtype=bool)

@@ -1,0 +1,267 @@
+"""Class statistics (Eq. 5 and 6): the only home of the within- and between-class scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from multipartite._labels import Labels
+from multipartite.errors import InputError
+
+__all__ = ["ClassStatistics"]
+
+_CHUNK = 1 << 20  # numbers centred at a time: large enough for BLAS, small enough for a cache
+
+
+class ClassStatistics(nn.Module):
+    r"""Counts, class means and pooled within-class scatter, streamed.
+
+    .. math:: S_w = \frac1N \sum_j \sum_{x \in C_j} (x - \mu_j)(x - \mu_j)^T, \qquad
+              S_b = \frac1k \sum_j (\mu_j - \bar\mu)(\mu_j - \bar\mu)^T
+
+    The sums of Eq. 5 and 6 are kept as averages, over the N rows and over the k classes seen. Rows are
+    centred on their own class before they are squared, so that a large mean does not cancel in float32.
+    Memory is O(c d + d^2), whatever the number of rows. The features may be split into `groups` blocks,
+    each with a scatter of its own. The tensors are buffers and keep their precision under ``.to(dtype)``.
+
+    Parameters
+    ----------
+    num_classes : int
+        Number of classes c; a class never seen has no weight anywhere.
+    num_features : int
+        Number of features over all groups.
+    groups : int
+        Number of blocks of ``num_features // groups`` features.
+
+    Attributes
+    ----------
+    count : Tensor of shape (c,)
+        Rows per class (a sum of weights where labels are soft or old rows have decayed).
+    mean : Tensor of shape (c, num_features)
+        Class means; zero for a class never seen.
+    scatter : Tensor of shape (groups, d, d)
+        Sum over the rows of the outer products about the class mean.
+
+    Examples
+    --------
+    >>> statistics = ClassStatistics(2, 1).update([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1])
+    >>> statistics.within.item(), statistics.between.item()
+    (1.0, 20.25)
+    """
+
+    count: Tensor
+    mean: Tensor
+    scatter: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        num_features: int,
+        *,
+        groups: int = 1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__()
+        if num_classes < 1 or num_features < 1:
+            raise InputError(f"need at least one class and one feature, got {num_classes} and {num_features}")
+        if groups < 1 or num_features % groups:
+            raise InputError(f"groups must divide the number of features, got {groups} for {num_features}")
+        self.groups = groups
+        d = num_features // groups
+        new = {"device": device, "dtype": dtype}
+        self.register_buffer("count", torch.zeros(num_classes, **new))  # type: ignore[arg-type]
+        self.register_buffer("mean", torch.zeros(num_classes, num_features, **new))  # type: ignore[arg-type]
+        self.register_buffer("scatter", torch.zeros(groups, d, d, **new))  # type: ignore[arg-type]
+
+    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
+        def keep_precision(tensor: Tensor) -> Tensor:
+            moved: Tensor = fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+
+        super()._apply(keep_precision, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    # What the rest of the package reads
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes, seen or not."""
+        return len(self.count)
+
+    @property
+    def num_features(self) -> int:
+        """Number of features over all groups."""
+        return self.mean.shape[1]
+
+    @property
+    def total(self) -> Tensor:
+        """Number of rows N."""
+        return self.count.sum()
+
+    @property
+    def present(self) -> Tensor:
+        """Which classes have been seen, shape (c,)."""
+        return self.count > 0
+
+    @property
+    def prior(self) -> Tensor:
+        """Share of every class in the rows, shape (c,)."""
+        return self.count / _at_least_tiny(self.total)
+
+    @property
+    def overall_mean(self) -> Tensor:
+        """Mean of all rows, shape (groups, 1, d)."""
+        return self.by_group(self.prior @ self.mean)
+
+    @property
+    def class_means(self) -> Tensor:
+        """Class means, shape (groups, c, d)."""
+        return self.by_group(self.mean)
+
+    @property
+    def within(self) -> Tensor:
+        """Average within-class covariance Sw (Eq. 5), shape (groups, d, d)."""
+        return self.scatter / _at_least_tiny(self.total)
+
+    @property
+    def deviations(self) -> Tensor:
+        """Class means about the mean of all rows, zero where a class is absent, shape (groups, c, d)."""
+        return (self.class_means - self.overall_mean) * self.present[:, None]
+
+    @property
+    def between(self) -> Tensor:
+        """Scatter Sb of the class means about the overall mean (Eq. 6), shape (groups, d, d)."""
+        M = self.deviations
+        return M.mT @ M / self.present.sum().clamp_min(1)
+
+    def by_group(self, rows: Tensor) -> Tensor:
+        """View rows of all features, shape (n, g*d) or (g*d,), as (g, n, d)."""
+        return rows.reshape(-1, self.groups, self.num_features // self.groups).transpose(0, 1)
+
+    # How they change
+
+    @torch.no_grad()
+    def update(self, X: Any, y: Any, *, ignore_index: int = -100) -> Self:
+        """Add labelled rows, or activations with one label an image or a pixel.
+
+        Parameters
+        ----------
+        X : array of shape (N, num_features) or (N, num_features, *spatial)
+            Rows; every pixel of an activation map is a row.
+        y : array of shape (N,), (N, c) or (N, *spatial)
+            Class indices, soft labels (a row counts for each class by its weight), or an index a pixel.
+        ignore_index : int
+            Rows with this index count nowhere.
+        """
+        X, y = torch.as_tensor(X), torch.as_tensor(y)
+        if X.ndim < 2 or X.shape[1] != self.num_features:
+            raise InputError(f"X must be (N, {self.num_features}, ...), got shape {tuple(X.shape)}")
+        if y.ndim > 1 and not y.is_floating_point() and y.shape == X.shape[:1] + X.shape[2:]:
+            X, y = X.movedim(1, -1).reshape(-1, X.shape[1]), y.reshape(-1)  # a label a pixel: pixels are rows
+        labels = Labels.of(y.to(X.device), self.num_classes, ignore_index)
+        if len(labels) != len(X):
+            raise InputError(f"labels must be as many as rows, got {len(labels)} labels for {len(X)} rows")
+        if X.numel() == 0:
+            return self
+        X = X.reshape(*X.shape[:2], -1)  # [N, C, L]
+        if X.dtype not in (torch.float32, torch.float64):
+            X = X.to(torch.float32 if X.is_floating_point() else torch.float64)
+        rows = max(1, _CHUNK // X[0].numel())
+        with torch.autocast(X.device.type, enabled=False):
+            for start in range(0, len(X), rows):
+                chunk = slice(start, start + rows)
+                self._add(*self._moments(X[chunk], labels[chunk]))
+        return self
+
+    def _moments(self, x: Tensor, labels: Labels) -> tuple[Tensor, Tensor, Tensor]:
+        """Count, class means and scatter of one chunk x [N, C, L].
+
+        Every row is centred on an origin a_j of its class (a soft row on the mix s_i of its origins) before
+        it is squared. The origin is the running class mean, or for a class not seen yet a glance at this
+        chunk; being off costs no exactness, only digits.
+        """
+        L, exact = x.shape[2], self.mean.dtype
+        count = labels.sums(x.new_ones(len(x), 1, dtype=exact))  # [c, 1]
+        n = L * count
+        a = self.mean
+        if x.device.type != "cpu" or not self.present.all():
+            glance = labels.sums(x[:, :, L // 2]).to(exact) / _at_least_tiny(count)
+            a = torch.where(self.present[:, None], a, glance)
+        a = a.to(x.dtype)
+        s = labels.mix(a)  # [N, C]
+        z = torch.empty_like(x) if x.stride(1) == 1 else x.new_empty(x.shape[1], len(x), L).transpose(0, 1)
+        torch.sub(x, s[..., None], out=z)
+        if labels.weight is not None:
+            z *= labels.weight.sqrt().to(z)[:, None, None]
+        rows = z.permute(1, 0, 2).reshape(self.groups, -1, len(x) * L)  # [g, d, N L]
+        scatter = _symmetric_product(rows).to(exact)
+        a = a.to(exact)
+        residual = labels.rescaled_sums(z[:, :, 0] if L == 1 else z.sum(2)).to(exact)  # [c, C]
+        if labels.soft is not None:
+            s, weight = s.to(exact), L * labels.soft.sum(1, dtype=exact)
+            residual += L * labels.sums(s).to(exact) - n * a
+            centre = (n * a).sum(0) / _at_least_tiny(n.sum())
+            scatter += self._gram(a - centre, n[:, 0]) - self._gram(s - centre, weight)
+        delta = residual / _at_least_tiny(n)
+        n = n[:, 0]
+        return n, (a + delta) * (n > 0)[:, None], scatter - self._gram(delta, n)
+
+    def _gram(self, rows: Tensor, weight: Tensor) -> Tensor:
+        """Weighted sum of the rows' outer products, per group."""
+        rows = self.by_group(rows)
+        return (rows * weight[:, None]).mT @ rows
+
+    def _add(self, count: Tensor, mean: Tensor, scatter: Tensor) -> None:
+        """Combine with the statistics of other rows (Chan, Golub and LeVeque 1983), exactly."""
+        total = _at_least_tiny(self.count + count)
+        delta = (mean - self.mean) * ((self.count > 0) & (count > 0))[:, None]
+        self.scatter += scatter + self._gram(delta, self.count * count / total)
+        moved = self.mean + delta * (count / total)[:, None]
+        self.mean.copy_(torch.where(self.present[:, None], moved, mean))
+        self.count += count
+
+    @torch.no_grad()
+    def merge(self, other: ClassStatistics) -> Self:
+        """Add the rows that `other` has seen; the order does not matter but for rounding."""
+        if other.mean.shape != self.mean.shape or other.groups != self.groups:
+            raise InputError(
+                f"statistics must agree to merge: (classes, features) {tuple(self.mean.shape)} in "
+                f"{self.groups} groups against {tuple(other.mean.shape)} in {other.groups}"
+            )
+        self._add(*(t.to(self.count) for t in (other.count, other.mean, other.scatter)))
+        return self
+
+    @torch.no_grad()
+    def decay(self, momentum: float) -> Self:
+        """Let what was seen so far count for ``1 - momentum`` of what it did; means stay."""
+        self.count *= 1 - momentum
+        self.scatter *= 1 - momentum
+        return self
+
+    @torch.no_grad()
+    def reset(self) -> Self:
+        """Forget every row."""
+        for tensor in (self.count, self.mean, self.scatter):
+            tensor.zero_()
+        return self
+
+    def extra_repr(self) -> str:
+        """Show the sizes."""
+        return f"num_classes={self.num_classes}, num_features={self.num_features}, groups={self.groups}"
+
+
+def _symmetric_product(rows: Tensor) -> Tensor:
+    """Outer products of the columns of rows [g, d, n], summed, [g, d, d]."""
+    if rows.dtype == torch.float64 and rows.device.type == "cpu":
+        # NumPy sees that the product is symmetric and computes half of it
+        return torch.stack([torch.from_numpy(r @ r.T) for r in rows.numpy()])
+    return rows @ rows.mT
+
+
+def _at_least_tiny(x: Tensor) -> Tensor:
+    return x.clamp_min(torch.finfo(x.dtype).tiny)
