@@ -8,7 +8,7 @@ import typer
 
 __all__ = ["NAMES", "register"]
 
-NAMES: list[str] = ["data"]
+NAMES: list[str] = ["data", "train"]
 
 
 def register(app: typer.Typer) -> None:

@@ -85,9 +85,7 @@ def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
             warnings.warn(f"{reasons[0]}; going on from the one before it, {name}", stacklevel=2)
         return found
     if reasons:
-        raise InputError(
-            f"{' and '.join(reasons)}: no checkpoint is left, train the run again in a new folder"
-        )
+        raise InputError(f"{' and '.join(reasons)}: no checkpoint is left, train the run again in a new folder")
     return None
 
 
@@ -95,9 +93,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     content = path.read_bytes()
     try:
         tensors = safetensors.load(content)
-        size = int.from_bytes(
-            content[:8], "little"
-        )  # safetensors: length of the header, then the header in JSON
+        size = int.from_bytes(content[:8], "little")  # safetensors: length of the header, then the header in JSON
         head = json.loads(content[8 : 8 + size]).get("__metadata__", {})
     except (SafetensorError, ValueError, KeyError) as error:
         raise _Damaged(error) from None

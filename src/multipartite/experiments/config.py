@@ -17,7 +17,7 @@ __all__ = ["FORMAT", "PRECISIONS", "RunConfig"]
 
 FORMAT = 1  # of the run folder and its files
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true")
-_MACHINE = frozenset(["accelerator", "devices", "num_nodes", "threads", "data_dir"])  # where, not what
+_MACHINE = frozenset(["accelerator", "devices", "num_nodes", "threads", "data_dir", "download"])  # where, not what
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RunConfig:
         As in Lightning Fabric.
     channels_last : bool
         Memory layout of activations.
-    accelerator, devices, num_nodes, threads, data_dir
+    accelerator, devices, num_nodes, threads, data_dir, download
         Where it runs and where its data are; no part of the run's identity.
 
     Examples
@@ -77,6 +77,7 @@ class RunConfig:
     num_nodes: int = 1
     threads: int | None = None
     data_dir: str | None = None
+    download: bool = True
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "devices", "num_nodes", "limit", "threads"):

@@ -37,7 +37,7 @@ def write_atomically(path: Path, content: bytes, *, keep: Path | None = None) ->
     >>> (folder / "a.txt").read_bytes(), (folder / "b.txt").read_bytes()
     (b'two', b'one')
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = path.with_name(f".{path.name}.part")  # one name, so that a crash leaves one file at most
     try:
         with beside.open("wb") as file:
             file.write(content)

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import torch
 
-from multipartite.errors import InputError
+from multipartite.experiments.assembly import assemble, prepare
 from multipartite.experiments.config import RunConfig
-from multipartite.experiments.data import Dataset, load
-from multipartite.experiments.machine import revision, versions
 from multipartite.experiments.processes import on_first, start
 from multipartite.experiments.progress import Watcher
-from multipartite.experiments.runs import Run, Summary, open_run
+from multipartite.experiments.runs import Summary, find_run, write_head
 from multipartite.experiments.training import train
 
-__all__ = ["launch", "prepare"]
+__all__ = ["launch"]
 
 
 def launch(config: RunConfig, out: Path, watcher: Watcher | None, resume: bool) -> Summary:
@@ -26,31 +24,18 @@ def launch(config: RunConfig, out: Path, watcher: Watcher | None, resume: bool) 
     watcher = watcher if watcher is not None and fabric.is_global_zero else Watcher()
     try:
         torch.set_num_threads(config.threads or threads)
-        head = {"versions": versions(), "revision": revision()}
-        run: Run = on_first(fabric, lambda: open_run(config, out, resume, head))
-        if run.summary is not None:
+        run = on_first(fabric, lambda: find_run(config, out, resume))
+        if run is not None and run.summary is not None:
             return run.summary
-        with fabric.rank_zero_first(), torch.random.fork_rng(devices=[]):
+        with fabric.rank_zero_first():  # which may download
             data = prepare(config)
-        with torch.random.fork_rng(devices=[]):
-            summary = train(config, data, out, fabric, watcher)
+        net = assemble(config, data)
+        if run is None:  # now that nothing in the configuration can be wrong
+            on_first(fabric, lambda: write_head(config, out))
+        with torch.random.fork_rng(devices=[]):  # the loop seeds torch, which is the caller's own
+            summary = train(config, data, net, out, fabric, watcher)
         watcher.finish(summary)
         return summary
     finally:
         watcher.close()
         torch.set_num_threads(threads)
-
-
-def prepare(config: RunConfig) -> Dataset:
-    """Load the data of a run: limited, and with its validation part split off."""
-    data = load(config.dataset, config.data_dir)
-    if config.limit is not None:
-        data = data.limit(config.limit, config.seed)
-    if config.validation:
-        data = data.with_validation(config.validation, config.seed)
-    if config.batch_size > len(data.train_labels):
-        raise InputError(
-            f"batch_size={config.batch_size} is more than the {len(data.train_labels)} training images of "
-            f"{data.name}: choose a smaller batch"
-        )
-    return data

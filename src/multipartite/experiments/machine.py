@@ -39,9 +39,7 @@ def revision() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
     try:
-        git(
-            "ls-files", "--error-unmatch", "machine.py"
-        )  # the repository is ours, not one that happens to hold us
+        git("ls-files", "--error-unmatch", "machine.py")  # the repository is ours, not one that happens to hold us
         changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent))
         return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.SubprocessError):

@@ -34,9 +34,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class _Network:
-    features: Callable[
-        [int, int, Pool], Layers
-    ]  # (channels, width, pool) -> layers up to the flattened vector
+    features: Callable[[int, int, Pool], Layers]  # (channels, width, pool) -> layers up to the flattened vector
     width: int  # maps of the first convolution
     hidden: int  # units between the features and the classes, 0 for none
     smallest: int  # side of the smallest image that leaves one pixel
@@ -184,7 +182,11 @@ def build(
 
     with torch.random.fork_rng(devices=[]):  # what torch draws by default leaves no trace
         layers = network.features(channels, width, pool)
-        flat = _flat(nn.Sequential(layers), channels, size)
+        try:
+            flat = _flat(nn.Sequential(layers), channels, size)
+        except (AttributeError, RuntimeError, TypeError) as error:  # an option of a wrong kind, say
+            reason = str(error).partition("\n")[0]
+            raise InputError(f"pooling {pooling_word!r} does not work in network {name!r}: {reason}") from error
         layers["flatten"] = nn.Flatten()
         if network.hidden:
             layers["full"] = nn.Linear(flat, network.hidden)
@@ -199,9 +201,9 @@ def _flat(features: nn.Module, channels: int, size: tuple[int, int]) -> int:
     """Length of the feature vector; the dry run also settles the channels of lazy pooling layers."""
     features.eval()
     with torch.no_grad():
-        flat = features(torch.zeros(1, channels, *size)).numel()
+        flat = features(torch.zeros(1, channels, *size))
     features.train()
-    return int(flat)
+    return int(flat.numel())
 
 
 def initialise(net: nn.Module, seed: int) -> None:

@@ -23,9 +23,7 @@ _AGREE = 20  # with several processes, how many steps until they ask each other 
 def start(config: RunConfig) -> Fabric:
     """Settle where a run goes: torchrun's word counts, else the configuration's."""
     devices, nodes = config.devices, config.num_nodes
-    if (
-        torch.distributed.is_available() and torch.distributed.is_torchelastic_launched()
-    ):  # torchrun has the say
+    if torch.distributed.is_available() and torch.distributed.is_torchelastic_launched():  # torchrun has the say
         devices, nodes = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
     several = devices * nodes > 1
     try:
@@ -61,7 +59,7 @@ def stopping(fabric: Fabric, asked: Callable[[], bool], step: int) -> bool:
         return asked()
     if step % _AGREE:
         return False
-    return bool(fabric.all_reduce(torch.tensor(float(asked()), device=fabric.device), reduce_op="sum") > 0)  # type: ignore[operator]
+    return bool(fabric.all_reduce(torch.tensor(float(asked()), device=fabric.device), reduce_op="sum") > 0)
 
 
 def summed(fabric: Fabric, meter: Meter) -> Meter:

@@ -96,9 +96,7 @@ class Terminal(Watcher):
         self.epochs, self.batch = config.epochs, config.batch_size
         self.began = self.shown = time.monotonic()
         self.bar.start()
-        self.bar.update(
-            self.task, total=steps, completed=done, description=f"{config.dataset}, {config.pooling}"
-        )
+        self.bar.update(self.task, total=steps, completed=done, description=f"{config.dataset}, {config.pooling}")
 
     def step(self, epoch: int, meter: Meter) -> None:
         """Move the bar ten times a second at most."""

@@ -18,8 +18,9 @@
 `read_run(path)`
     Returns a `Run`: config, the list of `Epoch` so far, and the `Summary` or None.
 
-A folder holds ``config.json`` (with versions and revision), ``metrics.jsonl``, ``checkpoint.safetensors``, the
-one before it, and at the end ``summary.json``. Errors are in percent, speeds in images/s, memory in bytes.
+A folder holds ``config.json`` (with versions and revision), ``metrics.jsonl``, ``checkpoint.safetensors``,
+the one before it, and at the end ``summary.json``. Errors are in percent, speeds in images/s, memory in
+bytes.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 from multipartite.errors import InputError
 from multipartite.experiments.config import FORMAT, RunConfig
 from multipartite.experiments.files import read_json, write_atomically, write_json
+from multipartite.experiments.machine import revision, versions
 from multipartite.experiments.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -175,16 +177,12 @@ def read_run(path: Path | str) -> Run:
         raise InputError(f"the run in {path} is damaged ({error!r}); train it again") from None
 
 
-def open_run(config: RunConfig, out: Path, resume: bool, head: dict[str, Any]) -> Run:
-    """Make the folder of a run, or check that the one there is the same run; `head` goes into a new one."""
+def find_run(config: RunConfig, out: Path, resume: bool) -> Run | None:
+    """Give the run that `out` holds, None where a new one may go; another run or other files are refused."""
     if not (out / "config.json").exists():
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise InputError(f"{out} is there and is no run: choose a new folder")
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(
-            out / "config.json", {"format": FORMAT, "key": config.key, "config": config.to_json(), **head}
-        )
-        return read_run(out)
+        return None
     run = read_run(out)
     if run.config.key != config.key:
         ours, theirs = config.to_json(), run.config.to_json()
@@ -192,10 +190,18 @@ def open_run(config: RunConfig, out: Path, resume: bool, head: dict[str, Any]) -
         raise InputError(f"{out} holds another run ({other}): choose another folder")
     if not resume:
         state = "finished" if run.finished else "unfinished"
-        raise InputError(
-            f"{out} already holds this run, {state}: add --resume to go on, or choose another folder"
-        )
+        raise InputError(f"{out} already holds this run, {state}: add --resume, or choose another folder")
     return run
+
+
+def write_head(config: RunConfig, out: Path) -> None:
+    """Make the folder of a new run, with what it is and where it was made."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {out} ({error.strerror}): choose another") from error
+    head = {"format": FORMAT, "key": config.key, "config": config.to_json()}
+    write_json(out / "config.json", {**head, "versions": versions(), "revision": revision()})
 
 
 def write_metrics(out: Path, history: list[Epoch]) -> None:

@@ -1,6 +1,6 @@
 """Training: an explicit loop over Lightning Fabric that reads top to bottom.
 
-A `Position` is all that a checkpoint must hold beside weights and momentum for a run to go on to the same bits.
+A `Position` is all that a checkpoint holds beside weights and momentum for a run to go on to the same bits.
 """
 
 from __future__ import annotations
@@ -57,22 +57,19 @@ class Position:
         return cls(**{**values, "history": [Epoch.from_json(epoch) for epoch in values["history"]]})
 
 
-def train(config: RunConfig, data: Dataset, out: Path, fabric: Fabric, watcher: Watcher) -> Summary:
+def train(
+    config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: Fabric, watcher: Watcher
+) -> Summary:
     """Train from the newest checkpoint in `out`, or from the start, to the end; write everything there."""
     channels, *size = data.shape
-    shape = (size[0], size[1])
-    network = networks.parse(config.network, channels, shape)
-    recipe = config.recipe(channels, shape)
+    network, width = networks.parse(config.network, channels, (size[0], size[1]))
+    recipe = config.recipe(channels, (size[0], size[1]))
     layout = torch.channels_last if config.channels_last else torch.contiguous_format
     peak = PeakMemory(fabric.device)
 
-    # Network and optimiser. The weights come from the seed alone.
-    net = networks.build(
-        config.network, channels=channels, size=shape, num_classes=data.num_classes,
-        pooling_word=config.pooling, seed=config.seed,
-    )  # fmt: skip
+    # Network and optimiser.
     initial = checkpoint.digest(_weights(net))
-    net = net.to(memory_format=layout)  # type: ignore[call-overload]
+    net.to(memory_format=layout)  # type: ignore[call-overload]
     sgd = torch.optim.SGD(net.parameters(), recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay)
     model, optimizer = fabric.setup(net, sgd)
 
@@ -80,9 +77,7 @@ def train(config: RunConfig, data: Dataset, out: Path, fabric: Fabric, watcher: 
     def part(name: str) -> Images:
         images, labels = getattr(data, f"{name}_images"), getattr(data, f"{name}_labels")
         dtype = next(net.parameters()).dtype
-        return Images(
-            images, labels, data.mean, data.std, device=fabric.device, dtype=dtype, memory_format=layout
-        )
+        return Images(images, labels, data.mean, data.std, device=fabric.device, dtype=dtype, memory_format=layout)
 
     images = part("train")
     validation = part("validation") if len(data.validation_labels) else None
@@ -165,7 +160,7 @@ def train(config: RunConfig, data: Dataset, out: Path, fabric: Fabric, watcher: 
         peak_memory=peak.read(),
         device=str(fabric.device),
         threads=torch.get_num_threads(),
-        network=f"{network[0]}:width={network[1]}",
+        network=f"{network}:width={width}",
         initial=initial,
         order=checkpoint.digest(orders),
         final=checkpoint.digest(_state(net, sgd)),
