@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -126,11 +126,11 @@ def _show(rows: list[dict[str, Any]], *, as_json: bool) -> None:
 
         table = Table(box=box.SIMPLE_HEAD)
         for key, value in rows[0].items():
-            justify = "right" if isinstance(value, int) else "left"
-            table.add_column(key, justify=justify, overflow="fold", no_wrap=key == "name")
+            side: Literal["left", "right"] = "right" if isinstance(value, int) else "left"
+            table.add_column(key, justify=side, overflow="fold", no_wrap=key == "name")
         for row in rows:
             table.add_row(*map(str, row.values()))
         Console().print(table)
     else:
-        for row in [rows[0].keys(), *(row.values() for row in rows)]:
-            typer.echo("\t".join(map(str, row)))
+        for line in [list(rows[0]), *(list(row.values()) for row in rows)]:
+            typer.echo("\t".join(map(str, line)))

@@ -1,0 +1,62 @@
+"""The real data sets, where MULTIPARTITE_DATA holds them."""
+
+import os
+
+import pytest
+import torch
+
+from multipartite.experiments.data import load
+from multipartite.experiments.data.files import data_folder, missing
+from multipartite.experiments.data.registry import find
+
+
+def real(name, **options):
+    if not os.environ.get("MULTIPARTITE_DATA"):
+        pytest.skip("MULTIPARTITE_DATA is not set")
+    if missing(find(name), data_folder()):
+        pytest.skip(f"{name} is not under MULTIPARTITE_DATA")
+    return load(name, download=False, **options)
+
+
+# Means and deviations of the training images in 0 to 1, as the literature has them.
+KNOWN = {
+    "mnist": ([0.1307], [0.3081]),
+    "fashion-mnist": ([0.2860], [0.3530]),
+    "cifar10": ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]),
+    "cifar100": ([0.5071, 0.4865, 0.4409], [0.2673, 0.2564, 0.2762]),
+    "svhn": ([0.4377, 0.4438, 0.4728], [0.1980, 0.2010, 0.1970]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_real_images_have_the_known_sizes_and_moments(name):
+    data, source = real(name), find(name)
+    assert (len(data.train_labels), len(data.test_labels)) == source.sizes
+    assert data.shape == source.shape
+    assert data.train_labels.unique().tolist() == list(range(data.num_classes))
+    torch.testing.assert_close(data.mean / 255, torch.tensor(KNOWN[name][0]), atol=5e-4, rtol=0)
+    torch.testing.assert_close(data.std / 255, torch.tensor(KNOWN[name][1]), atol=5e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("mnist", ["5", "0", "4", "1"]),
+        ("fashion-mnist", ["Ankle boot", "T-shirt/top", "T-shirt/top", "Dress"]),
+        ("cifar10", ["frog", "truck", "truck", "deer"]),
+        ("cifar100", ["cattle", "dinosaur", "apple", "boy"]),
+    ],
+)
+def test_real_labels_have_their_names(name, first):
+    data = real(name)
+    assert [data.class_names[label] for label in data.train_labels[:4]] == first
+
+
+def test_cluttered_mnist_keeps_the_labels_and_adds_ink():
+    plain, cluttered = real("mnist"), real("cluttered-mnist")
+    assert cluttered.shape == (1, 40, 40)
+    assert cluttered.train_labels.equal(plain.train_labels)
+    assert cluttered.test_labels.equal(plain.test_labels)
+    ink = [(data.train_images[:1000] > 127).sum((1, 2, 3)).double() for data in (plain, cluttered)]
+    assert torch.all(ink[1] >= ink[0])
+    assert ink[1].mean() > 1.5 * ink[0].mean()
