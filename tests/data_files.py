@@ -80,6 +80,7 @@ class Server:
     cuts: int = 0
     ranges: bool = True
     delay: float = 0.0
+    shift: int = 0  # a range begins so many bytes late
     asked: list[tuple[str, str | None]] = field(default_factory=list)
 
     def __enter__(self):
@@ -114,7 +115,7 @@ class Server:
         if page is None:
             request.send_error(404)
             return
-        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.ranges else 0
+        start = int(wanted.removeprefix("bytes=").rstrip("-")) + self.shift if wanted and self.ranges else 0
         if start >= len(page) > 0:
             request.send_response(416)
             request.send_header("Content-Range", f"bytes */{len(page)}")

@@ -33,6 +33,7 @@ OPTIONS = {"no_args_is_help": True, "add_completion": False, "rich_markup_mode":
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MULTIPARTITE_DATA", str(tmp_path))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     return tmp_path
 
 

@@ -1,5 +1,6 @@
 import hashlib
 import io
+import os
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,6 +16,11 @@ from multipartite.experiments.data.registry import SOURCES
 from multipartite.experiments.data.transfer import Resume
 
 PAGE = bytes(range(256)) * 4000  # 1 MB
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 def by_name(blobs):
@@ -106,6 +112,26 @@ def test_a_server_without_ranges_sends_everything_again(tmp_path):
     with Server({"page.gz": PAGE}, ranges=False) as server:
         get(one_file(server.url), tmp_path)
     assert (tmp_path / "mnist/page.gz").read_bytes() == PAGE
+
+
+def test_a_server_that_sends_other_bytes_than_asked_for_is_passed_over(tmp_path):
+    part = tmp_path / "mnist" / "page.gz.part"
+    part.parent.mkdir()
+    part.write_bytes(PAGE[:1000])
+    with Server({"page.gz": PAGE}, shift=1) as first, Server({"page.gz": PAGE}) as second:
+        get(one_file(first.url, second.url), tmp_path)
+        assert second.asked == [("page.gz", "bytes=1000-")], "what came before is still good"
+    assert (tmp_path / "mnist/page.gz").read_bytes() == PAGE
+
+
+def test_a_full_disk_is_one_sentence(tmp_path):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist/page.gz.part").symlink_to("/dev/full")
+    with Server({"page.gz": PAGE}) as server, pytest.raises(InputError, match="No space left on device"):
+        get(one_file(server.url), tmp_path)
+    assert not (tmp_path / "mnist/page.gz").exists()
 
 
 def test_a_server_that_never_gets_further_is_given_up(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from multipartite.errors import InputError
-from multipartite.experiments.data.files import missing
+from multipartite.experiments.data.files import cure, missing
 from multipartite.experiments.data.source import Source
 
 __all__ = ["extract"]
@@ -34,7 +34,7 @@ def extract(source: Source, archive: Path, folder: Path) -> None:
     """
     wanted = {path.partition("/")[2]: path for path in missing(source, folder)}
     taken: dict[str, Path] = {}
-    again = f"delete it, then run: multipartite data get {source.name} --data-dir {folder}"
+    again = f"delete it, then run: {cure(source, folder)}"
     try:
         with tarfile.open(archive) as tar:
             for member in tar:

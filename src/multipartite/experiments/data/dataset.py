@@ -132,9 +132,7 @@ class Dataset:
             )
         chosen, rest = stratified(self.train_labels, count, seed)
         part = {"images": self.train_images[chosen], "labels": self.train_labels[chosen]}
-        return replace(
-            self._with_train(rest), validation_images=part["images"], validation_labels=part["labels"]
-        )
+        return replace(self._with_train(rest), validation_images=part["images"], validation_labels=part["labels"])
 
     def _with_train(self, rows: Tensor) -> Dataset:
         return replace(self, train_images=self.train_images[rows], train_labels=self.train_labels[rows])

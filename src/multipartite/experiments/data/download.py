@@ -8,7 +8,7 @@ from pathlib import Path
 
 from multipartite.errors import InputError
 from multipartite.experiments.data.archive import extract
-from multipartite.experiments.data.files import missing
+from multipartite.experiments.data.files import cure, missing
 from multipartite.experiments.data.source import Source
 
 __all__ = ["get"]
@@ -86,8 +86,7 @@ def _fetch(source: Source, folder: Path, path: str, sha256: str, report: Report)
                     break  # else the older beginning may be to blame: once more, from nothing
     raise InputError(
         f"{target.name} of data set {source.name} could not be downloaded ({'; '.join(failures)}); put it "
-        f"into {target.parent} by hand, or go on where this stopped: "
-        f"multipartite data get {source.name} --data-dir {folder}"
+        f"into {target.parent} by hand, or go on where this stopped: {cure(source, folder)}"
     )
 
 

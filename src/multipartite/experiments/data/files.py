@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from pathlib import Path
 
 from multipartite.errors import InputError
 from multipartite.experiments.data.source import Source
 
-__all__ = ["VARIABLE", "altered", "data_folder", "missing", "read_checked"]
+__all__ = ["VARIABLE", "cure", "data_folder", "missing", "read_checked"]
 
 VARIABLE = "MULTIPARTITE_DATA"
 
@@ -52,14 +53,20 @@ def read_checked(source: Source, folder: Path) -> dict[str, bytes]:
         except OSError as error:
             raise InputError(f"{file} cannot be read: {error.strerror}") from error
         if (found := hashlib.sha256(blobs[path]).hexdigest()) != expected:
-            raise altered(source, folder, path, found)
+            raise InputError(
+                f"{file} is truncated or altered: its SHA-256 is {found}, that of the official file is "
+                f"{expected}; delete it, then run: {cure(source, folder)}"
+            )
     return blobs
 
 
-def altered(source: Source, folder: Path, path: str, found: str) -> InputError:
-    """Build the error for a file that is not the official one: its name, both hashes and the cure."""
-    return InputError(
-        f"{folder / path} is truncated or altered: its SHA-256 is {found}, "
-        f"that of the official file is {source.files[path]}; "
-        f"delete it, then run: multipartite data get {source.name} --data-dir {folder}"
-    )
+def cure(source: Source, folder: Path) -> str:
+    """Name the command that brings the files of a data set, to be pasted into a shell.
+
+    Examples
+    --------
+    >>> from multipartite.experiments.data.registry import find
+    >>> cure(find("mnist"), Path("my data"))
+    "multipartite data get mnist --data-dir 'my data'"
+    """
+    return f"multipartite data get {source.name} --data-dir {shlex.quote(str(folder))}"

@@ -80,11 +80,11 @@ def load_folder(folder: Path, *, seed: int = 0) -> Dataset:
 
 
 def _folders(folder: Path) -> dict[str, Path]:
-    return {
-        path.name: path
-        for path in sorted(folder.iterdir())
-        if path.is_dir() and not path.name.startswith(".")
-    }
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read: {error.strerror}") from error
+    return {path.name: path for path in paths if not path.name.startswith(".")}
 
 
 def _files(folder: Path) -> dict[str, list[Path]]:
@@ -96,9 +96,7 @@ def _files(folder: Path) -> dict[str, list[Path]]:
     }
     if len(classes) < 2:
         held = f"one class only, {next(iter(classes))}" if classes else "no sub-folders"
-        raise InputError(
-            f"a folder of images must hold two sub-folders or more, one a class; {folder} has {held}"
-        )
+        raise InputError(f"a folder of images must hold two sub-folders or more, one a class; {folder} has {held}")
     for name, files in classes.items():
         if not files:
             raise InputError(
@@ -126,9 +124,7 @@ def _open(path: Path) -> Image.Image:
             if upright.mode.startswith("I"):  # 16 bits a pixel: keep the upper eight
                 upright = Image.fromarray((np.asarray(upright) >> 8).clip(0, 255).astype(np.uint8))
             plain = upright.convert("L" if upright.mode in ("1", "L") else "RGB")
-            return (
-                _square(plain) if max(plain.size) > LARGEST else plain
-            )  # no photograph stays whole in memory
+            return _square(plain) if max(plain.size) > LARGEST else plain  # no photograph stays whole in memory
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"{path} cannot be read as an image ({error}); repair or remove it") from error
 

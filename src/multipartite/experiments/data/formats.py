@@ -84,9 +84,7 @@ def read_svhn(name: str, blob: bytes) -> tuple[Array, Array]:
         ) from error
     X, y = content.get("X"), content.get("y")
     if X is None or y is None or X.dtype != np.uint8 or X.shape != (32, 32, 3, y.size):
-        raise InputError(
-            f"{name} must hold X, uint8 of 32 x 32 x 3 x N, and y with N labels, as SVHN's files do"
-        )
+        raise InputError(f"{name} must hold X, uint8 of 32 x 32 x 3 x N, and y with N labels, as SVHN's files do")
     if y.min() < 1 or y.max() > 10:
         raise InputError(f"{name} must hold labels from 1 to 10, it has {y.min()} to {y.max()}")
     return np.ascontiguousarray(X.transpose(3, 2, 0, 1)), (y.ravel() % 10).astype(np.uint8)

@@ -10,7 +10,7 @@ import torch
 
 from multipartite.errors import InputError, unknown
 from multipartite.experiments.data.dataset import Dataset
-from multipartite.experiments.data.files import data_folder, missing, read_checked
+from multipartite.experiments.data.files import cure, data_folder, missing, read_checked
 from multipartite.experiments.data.registry import SOURCES, available
 
 __all__ = ["load"]
@@ -49,10 +49,10 @@ def load(
     if seed < 0:
         raise InputError(f"seed must be zero or more, got {seed}")
     if (source := SOURCES.get(os.fspath(name))) is None:
-        if Path(name).is_dir():
+        if (images := Path(name).expanduser()).is_dir():
             from multipartite.experiments.data.folder import load_folder
 
-            return load_folder(Path(name), seed=seed)
+            return load_folder(images, seed=seed)
         raise unknown(
             "data set", os.fspath(name), [*available(), "a folder with one sub-folder of images a class"]
         )
@@ -63,7 +63,7 @@ def load(
             if not download:
                 raise InputError(
                     f"data set {source.name} needs {folder / absent[0]}, which is not there; "
-                    f"run: multipartite data get {source.name} --data-dir {folder}"
+                    f"run: {cure(source, folder)}"
                 )
             from multipartite.experiments.data.download import get
 
