@@ -34,11 +34,12 @@ class Labels:
                 f"labels must be (N,) class indices or (N, {num_classes}) weights, "
                 f"got {str(y.dtype).removeprefix('torch.')} of shape {tuple(y.shape)}"
             )
+        y = y.long()  # eight bits cannot hold every class or ignored index
         kept = y != ignore_index
         legal = ~kept | ((y >= 0) & (y < num_classes))
         _require(legal, y, f"labels must lie in [0, {num_classes}) for num_classes={num_classes}, got {{}}")
         weight = None if y.device.type == "cpu" and kept.all() else kept.double()
-        return cls(torch.where(kept, y, 0).long(), None, weight, num_classes)
+        return cls(torch.where(kept, y, 0), None, weight, num_classes)
 
     def __len__(self) -> int:
         return len(self.index)

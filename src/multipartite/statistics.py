@@ -154,7 +154,8 @@ class ClassStatistics(nn.Module):
         X : array of shape (N, num_features) or (N, num_features, *spatial)
             Rows; every pixel of an activation map is a row.
         y : array of shape (N,), (N, c) or (N, *spatial)
-            Class indices, soft labels (a row counts for each class by its weight), or an index a pixel.
+            Class indices, soft labels (a row counts for each class by its weight), or an index a pixel. Integers
+            of shape (N, *spatial) are read as one a pixel, though they might be one-hot: give weights as floats.
         ignore_index : int
             Rows with this index count nowhere.
         """
@@ -206,13 +207,13 @@ class ClassStatistics(nn.Module):
             s, weight = s.to(exact), L * labels.soft.sum(1, dtype=exact)
             residual += L * labels.sums(s).to(exact) - n * a
             centre = (n * a).sum(0) / _at_least_tiny(n.sum())
-            scatter += self._gram(a - centre, n[:, 0]) - self._gram(s - centre, weight)
+            scatter += self.gram(a - centre, n[:, 0]) - self.gram(s - centre, weight)
         delta = residual / _at_least_tiny(n)
         n = n[:, 0]
-        return n, (a + delta) * (n > 0)[:, None], scatter - self._gram(delta, n)
+        return n, (a + delta) * (n > 0)[:, None], scatter - self.gram(delta, n)
 
-    def _gram(self, rows: Tensor, weight: Tensor) -> Tensor:
-        """Weighted sum of the rows' outer products, per group."""
+    def gram(self, rows: Tensor, weight: Tensor) -> Tensor:
+        """Weighted sum of outer products of rows (n, num_features), per group: (groups, d, d)."""
         rows = self.by_group(rows)
         return (rows * weight[:, None]).mT @ rows
 
@@ -220,7 +221,7 @@ class ClassStatistics(nn.Module):
         """Combine with the statistics of other rows (Chan, Golub and LeVeque 1983), exactly."""
         total = _at_least_tiny(self.count + count)
         delta = (mean - self.mean) * ((self.count > 0) & (count > 0))[:, None]
-        self.scatter += scatter + self._gram(delta, self.count * count / total)
+        self.scatter += scatter + self.gram(delta, self.count * count / total)
         moved = self.mean + delta * (count / total)[:, None]
         self.mean.copy_(torch.where(self.present[:, None], moved, mean))
         self.count += count
@@ -239,6 +240,8 @@ class ClassStatistics(nn.Module):
     @torch.no_grad()
     def decay(self, momentum: float) -> Self:
         """Let what was seen so far count for ``1 - momentum`` of what it did; means stay."""
+        if not 0 <= momentum <= 1:
+            raise InputError(f"momentum must lie in [0, 1], got {momentum}")
         self.count *= 1 - momentum
         self.scatter *= 1 - momentum
         return self
@@ -249,6 +252,12 @@ class ClassStatistics(nn.Module):
         for tensor in (self.count, self.mean, self.scatter):
             tensor.zero_()
         return self
+
+    def empty(self) -> ClassStatistics:
+        """Make statistics of the same sizes that have seen no rows."""
+        c, features = self.mean.shape
+        new = {"device": self.mean.device, "dtype": self.mean.dtype}
+        return ClassStatistics(c, features, groups=self.groups, **new)  # type: ignore[arg-type]
 
     def extra_repr(self) -> str:
         """Show the sizes."""
