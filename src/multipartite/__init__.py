@@ -9,11 +9,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from multipartite.pooling.fitting import fit as fit
+    from multipartite.pooling.labels import supervise as supervise
+    from multipartite.pooling.multipartite import MultipartitePool1d as MultipartitePool1d
+    from multipartite.pooling.multipartite import MultipartitePool2d as MultipartitePool2d
+    from multipartite.pooling.multipartite import MultipartitePool3d as MultipartitePool3d
+    from multipartite.pooling.stochastic import StochasticPool1d as StochasticPool1d
+    from multipartite.pooling.stochastic import StochasticPool2d as StochasticPool2d
+    from multipartite.pooling.stochastic import StochasticPool3d as StochasticPool3d
+    from multipartite.estimators import FeatureRanker as FeatureRanker
+    from multipartite.estimators import InstanceRanker as InstanceRanker
+    from multipartite.estimators import SupervisedProjection as SupervisedProjection
+    from multipartite.ranking import rank_features as rank_features
     from multipartite.statistics import ClassStatistics as ClassStatistics
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "pooling.fitting": ["fit"],
+    "pooling.labels": ["supervise"],
+    "pooling.multipartite": ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d"],
+    "pooling.stochastic": ["StochasticPool1d", "StochasticPool2d", "StochasticPool3d"],
+    "estimators": ["FeatureRanker", "InstanceRanker", "SupervisedProjection"],
+    "ranking": ["rank_features"],
     "statistics": ["ClassStatistics"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -1,0 +1,156 @@
+"""What the estimators share: how rows and labels are read, and how class statistics stream."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from torch import Tensor
+from typing_extensions import Self
+
+from multipartite._validation import check_finite, encode_labels
+from multipartite.errors import InputError
+from multipartite.statistics import ClassStatistics
+
+__all__ = ["Streamed", "Supervised", "as_tensor", "sharing_read_only"]
+
+
+class Supervised(BaseEstimator):  # type: ignore[misc]
+    """Reads rows and labels as scikit-learn does, with our own words for what is wrong with them."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _rows(self, X: Any, *, reset: bool, **options: Any) -> npt.NDArray[Any]:
+        """Rows as a float32 or float64 array that torch can share; whether they are finite is left open."""
+        floats = [np.float64, np.float32]
+        X = validate_data(self, X, **options, reset=reset, dtype=floats, ensure_all_finite=False)
+        return X.copy() if min(X.strides) < 0 else X  # torch knows no negative strides
+
+    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        if y is None:
+            self._rows(X, reset=reset, y=None)  # scikit-learn says that y is required
+        X = self._rows(X, reset=reset)
+        return X, column_or_1d(y, warn=True)
+
+    def _names(self) -> Any:
+        """Names of the columns, where X came with them."""
+        return getattr(self, "feature_names_in_", None)
+
+    def _finite_rows(self, X: Any) -> npt.NDArray[Any]:
+        check_is_fitted(self)
+        X = self._rows(X, reset=False)
+        check_finite(X, self._names())
+        return X
+
+
+class Streamed(Supervised):
+    """An estimator that needs no more of its rows than :class:`ClassStatistics`, so that it can stream."""
+
+    statistics_: ClassStatistics
+    classes_: npt.NDArray[Any]
+
+    def _settle(self, statistics: ClassStatistics) -> None:
+        """Learn from `statistics`; change nothing if that fails."""
+        raise NotImplementedError
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+        """Learn from all rows at once.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows of features.
+        y : array of shape (n,)
+            Class of every row: numbers or words.
+        """
+        rows, labels = self._labelled_rows(X, y, reset=True)
+        classes, index = encode_labels(labels, len(rows))
+        return self._learn(self._summary(rows, index, len(classes)), classes)
+
+    def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, classes: npt.ArrayLike | None = None) -> Self:
+        """Learn from some more rows, in memory that does not grow with their number.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows of features.
+        y : array of shape (n,)
+            Class of every row.
+        classes : array of shape (c,), optional
+            All classes; the first call may leave them out if its own rows have one of each.
+        """
+        first = not hasattr(self, "statistics_")
+        rows, labels = self._labelled_rows(X, y, reset=first)
+        if classes is not None:
+            known = np.unique(column_or_1d(classes))
+            if not first and not np.array_equal(known, self.classes_):
+                raise InputError(f"classes must stay {_listed(self.classes_)}, got {_listed(known)}")
+        else:
+            known = encode_labels(labels, len(rows))[0] if first else self.classes_
+        chunk = self._summary(rows, _index_in(known, labels, len(rows)), len(known))
+        return self._learn(chunk if first else _copy(self.statistics_).merge(chunk), known)
+
+    def _learn(self, statistics: ClassStatistics, classes: npt.NDArray[Any]) -> Self:
+        self._settle(statistics)
+        self.statistics_, self.classes_ = statistics, classes
+        return self
+
+    def _summary(self, X: npt.NDArray[Any], index: npt.NDArray[np.int64], num_classes: int) -> ClassStatistics:
+        with np.errstate(over="ignore", invalid="ignore"):  # told below, in words
+            statistics = ClassStatistics(num_classes, X.shape[1]).update(as_tensor(X), torch.from_numpy(index))
+        if not torch.isfinite(statistics.scatter).all():  # so that good rows need no pass of their own
+            check_finite(X, self._names())
+            raise InputError(f"X must be small enough to be squared in {X.dtype}: divide it by its largest value")
+        return statistics
+
+
+def _index_in(classes: npt.NDArray[Any], y: npt.NDArray[Any], rows: int) -> npt.NDArray[np.int64]:
+    if len(y) != rows:
+        raise InputError(f"X and y must have as many rows, got {rows} and {len(y)}")
+    index = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    strange = classes[index] != y
+    if strange.any():
+        raise InputError(
+            f"labels must be among the classes {_listed(classes)}, got {y[strange][0]!r}: "
+            "give all classes to the first partial_fit"
+        )
+    return index
+
+
+def _listed(classes: npt.NDArray[Any]) -> str:
+    return ", ".join(map(str, classes[:10])) + (" ..." if len(classes) > 10 else "")
+
+
+def _copy(statistics: ClassStatistics) -> ClassStatistics:
+    return ClassStatistics(statistics.num_classes, statistics.num_features).merge(statistics)
+
+
+def as_tensor(X: npt.NDArray[Any]) -> Tensor:
+    """View an array as a tensor.
+
+    Examples
+    --------
+    >>> as_tensor(np.broadcast_to(np.ones(1), (2, 2))).shape
+    torch.Size([2, 2])
+    """
+    with sharing_read_only():
+        return torch.from_numpy(X)
+
+
+@contextmanager
+def sharing_read_only() -> Iterator[None]:
+    """Keep torch from warning that read-only arrays (memory maps) could be written to; nothing here does."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        yield

@@ -1,0 +1,267 @@
+"""Projection and ranking as scikit-learn estimators: shells over the mathematics, which hold what was learnt.
+
+NumPy arrays are handed to torch as they are, float32 or float64, read-only or not: nothing is copied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from typing_extensions import Self
+
+from multipartite._supervised import Streamed, Supervised, as_tensor, sharing_read_only
+from multipartite._validation import check_finite
+from multipartite.errors import InputError, unknown
+from multipartite.folding import Fold, fold, pooling_criterion, reduce_scores
+from multipartite.projection import METHODS, shrink, supervised_projection
+from multipartite.ranking import rank_features
+from multipartite.statistics import ClassStatistics
+
+__all__ = ["FeatureRanker", "InstanceRanker", "SupervisedProjection"]
+
+
+class SupervisedProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Streamed):  # type: ignore[misc]
+    """Projection P = X A onto directions that tell the classes apart (Alg. 1), one column a class.
+
+    Nothing is centred: P = X A as the paper writes it. For the mathematics see
+    :func:`multipartite.projection.supervised_projection`.
+
+    Parameters
+    ----------
+    projection : {"fisher", "orthogonal", "penalised"}
+        Which problem to solve.
+    shrinkage : float in [0, 1] or "auto"
+        How far to pull the within-class covariance towards a multiple of the identity.
+    n_components : int, optional
+        Give that many leading directions, at most min(c - 1, d), not turned towards the classes. By default
+        there are c columns, and column j stands for class j.
+
+    Attributes
+    ----------
+    A_ : array of shape (d, c) or (d, n_components)
+        The directions, in columns.
+    classes_ : array of shape (c,)
+        Class that each column stands for.
+    statistics_ : ClassStatistics
+        All that was kept of the rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> SupervisedProjection().fit(X, y).transform(X).shape
+    (150, 3)
+    """
+
+    def __init__(
+        self,
+        projection: str = "fisher",
+        shrinkage: float | str = "auto",
+        n_components: int | None = None,
+    ) -> None:
+        self.projection = projection
+        self.shrinkage = shrinkage
+        self.n_components = n_components
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _settle(self, statistics: ClassStatistics) -> None:
+        if self.n_components is None:
+            A = supervised_projection(statistics, self.projection, shrinkage=self.shrinkage)
+        else:
+            A = _leading(statistics, self.projection, self.shrinkage, self.n_components)
+        self.A_ = A[0].numpy()
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.A_.shape[1]
+
+    def transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Project rows: X A, in the precision of X.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows of features.
+
+        Returns
+        -------
+        array of shape (n, c) or (n, n_components)
+        """
+        rows = self._finite_rows(X)
+        return rows @ self.A_.astype(rows.dtype)
+
+
+class InstanceRanker(Streamed):
+    """Ranking of rows by how plainly they belong to some class (Eq. 3, Alg. 2); no labels at test time.
+
+    For the mathematics see :mod:`multipartite.folding`.
+
+    Parameters
+    ----------
+    criterion : str
+        "kl", "ttest", "bhattacharyya" or "information".
+    projection, shrinkage
+        As for :class:`SupervisedProjection`.
+
+    Attributes
+    ----------
+    A_ : array of shape (d, c)
+        The projection.
+    fold_ : Fold
+        Projection and criterion in one factor.
+    classes_, statistics_
+        As for :class:`SupervisedProjection`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> ranker = InstanceRanker().fit(X, y)
+    >>> bool(ranker.score_samples(X)[ranker.rank(X)[0]] == ranker.score_samples(X).max())
+    True
+    """
+
+    fold_: Fold
+
+    def __init__(self, criterion: str = "kl", projection: str = "fisher", shrinkage: float | str = "auto") -> None:
+        self.criterion = criterion
+        self.projection = projection
+        self.shrinkage = shrinkage
+
+    def _settle(self, statistics: ClassStatistics) -> None:
+        pooling_criterion(self.criterion)  # a wrong name is found before anything is solved
+        A = supervised_projection(statistics, self.projection, shrinkage=self.shrinkage)
+        self.fold_ = fold(statistics, A, self.criterion)
+        self.A_ = A[0].numpy()
+
+    def score_samples(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Overall criterion C_M of every row; higher is more informative.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows of features.
+
+        Returns
+        -------
+        array of shape (n,)
+        """
+        rows = as_tensor(self._finite_rows(X))
+        factor, offset, log_prior, constant, kind = self.fold_
+        h = rows @ factor[0].to(rows)  # [n, r]
+        if offset is not None:
+            h = h + offset[0].to(rows)
+        scores: npt.NDArray[Any] = (reduce_scores(h, kind, log_prior) + constant[0].to(rows)).numpy()
+        return scores
+
+    def rank(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Order rows by their score, the most informative first; equals stay in their order.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows of features.
+
+        Returns
+        -------
+        array of shape (n,)
+        """
+        return np.argsort(-self.score_samples(X), kind="stable")
+
+
+class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
+    """Selection of the columns that tell the classes apart best (Eq. 2).
+
+    For the mathematics see :func:`multipartite.ranking.rank_features`.
+
+    Parameters
+    ----------
+    criterion : str
+        A name in :data:`multipartite.criteria.CRITERIA`.
+    top : int
+        How many columns to keep; all where there are fewer.
+    correlation_weight, distance_weight : float
+        How far columns are held back that resemble, or lie next to, better ones.
+
+    Attributes
+    ----------
+    scores_ : array of shape (d,)
+        Score of every column, higher is better.
+    ranking_ : array of shape (d,)
+        Place of every column, 1 the best; columns left out share the place after the last one kept.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> FeatureRanker(top=2).fit(X, y).get_feature_names_out().tolist()
+    ['petal length (cm)', 'petal width (cm)']
+    """
+
+    def __init__(
+        self,
+        criterion: str = "kl",
+        top: int = 10,
+        correlation_weight: float = 0.0,
+        distance_weight: float = 0.0,
+    ) -> None:
+        self.criterion = criterion
+        self.top = top
+        self.correlation_weight = correlation_weight
+        self.distance_weight = distance_weight
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+        """Score and rank the columns.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows of features.
+        y : array of shape (n,)
+            Class of every row: numbers or words.
+        """
+        rows, labels = self._labelled_rows(X, y, reset=True)
+        check_finite(rows, self._names())
+        with sharing_read_only():
+            order, self.scores_ = rank_features(
+                rows,
+                labels,
+                self.criterion,
+                correlation_weight=self.correlation_weight,
+                distance_weight=self.distance_weight,
+                top=min(self.top, rows.shape[1]),
+            )
+        self.ranking_ = np.full(rows.shape[1], len(order) + 1)
+        self.ranking_[order] = np.arange(1, len(order) + 1)
+        return self
+
+    def _get_support_mask(self) -> npt.NDArray[np.bool_]:
+        check_is_fitted(self)
+        mask: npt.NDArray[np.bool_] = self.ranking_ <= self.top
+        return mask
+
+
+def _leading(statistics: ClassStatistics, method: str, shrinkage: float | str, k: int) -> Tensor:
+    """Find the first k directions, their signs settled by the entry of largest size, shape (1, d, k)."""
+    d = statistics.num_features
+    most = min(statistics.num_classes - 1, d)
+    if not 1 <= k <= most:
+        raise InputError(
+            f"n_components must lie in [1, {most}] = [1, min(n_classes - 1, n_features={d})], got {k}"
+        )
+    if method not in METHODS:
+        raise unknown("projection", method, METHODS)
+    Sw = shrink(statistics.within, statistics.total, shrinkage)
+    A = METHODS[method](Sw, statistics.between, k, None)
+    return A * A.gather(-2, A.abs().argmax(-2, keepdim=True)).sign()
