@@ -154,6 +154,10 @@ def test_labels_outside_the_classes_name_the_cure(iris):
         model.partial_fit(X, y)
     with pytest.raises(InputError, match="classes must stay 0, 1, got 0, 1, 2"):
         model.partial_fit(X, y, classes=[2, 1, 0])
+    with pytest.raises(InputError, match="among the classes 0, 1, got None"):
+        model.partial_fit(X[:2], [0, None])
+    with pytest.raises(InputError, match="got 2 and 1"):
+        model.partial_fit(X[:2], [0])
 
 
 # Arrays as they come

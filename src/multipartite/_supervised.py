@@ -118,8 +118,13 @@ class Streamed(Supervised):
 def _index_in(classes: npt.NDArray[Any], y: npt.NDArray[Any], rows: int) -> npt.NDArray[np.int64]:
     if len(y) != rows:
         raise InputError(f"X and y must have as many rows, got {rows} and {len(y)}")
-    index = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-    strange = classes[index] != y
+    try:
+        index = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    except TypeError:  # a missing label, or words where there are numbers
+        index = np.zeros(rows, dtype=np.int64)
+        strange = np.array([label not in classes.tolist() for label in y])
+    else:
+        strange = classes[index] != y
     if strange.any():
         raise InputError(
             f"labels must be among the classes {_listed(classes)}, got {y[strange][0]!r}: "

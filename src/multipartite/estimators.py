@@ -158,12 +158,12 @@ class InstanceRanker(Streamed):
         array of shape (n,)
         """
         rows = as_tensor(self._finite_rows(X))
-        factor, offset, log_prior, constant, kind = self.fold_
-        h = rows @ factor[0].to(rows)  # [n, r]
-        if offset is not None:
-            h = h + offset[0].to(rows)
-        scores: npt.NDArray[Any] = (reduce_scores(h, kind, log_prior) + constant[0].to(rows)).numpy()
-        return scores
+        known = self.fold_
+        h = rows @ known.factor[0].to(rows)  # [n, r]
+        if known.offset is not None:
+            h = h + known.offset[0].to(rows)
+        scores: npt.NDArray[Any] = reduce_scores(h, known.kind, known.log_prior).numpy()
+        return scores + known.constant.numpy().astype(scores.dtype)
 
     def rank(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Order rows by their score, the most informative first; equals stay in their order.
@@ -257,9 +257,7 @@ def _leading(statistics: ClassStatistics, method: str, shrinkage: float | str, k
     d = statistics.num_features
     most = min(statistics.num_classes - 1, d)
     if not 1 <= k <= most:
-        raise InputError(
-            f"n_components must lie in [1, {most}] = [1, min(n_classes - 1, n_features={d})], got {k}"
-        )
+        raise InputError(f"n_components must lie in [1, {most}] = [1, min(n_classes - 1, n_features={d})], got {k}")
     if method not in METHODS:
         raise unknown("projection", method, METHODS)
     Sw = shrink(statistics.within, statistics.total, shrinkage)
