@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _FLOOR = 1e-12  # the least eigenvalue of Sw, as a share of the largest
+_SMOOTHINGS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 
 
 @torch.no_grad()
@@ -75,15 +76,15 @@ def supervised_projection(
     Sb = statistics.between
     k = min(statistics.num_classes - 1, Sw.shape[-1]) or 1
     A = METHODS[method](Sw, Sb, k, start)
-    return align_to_classes(A, statistics.deviations, Sw)
+    return align_to_classes(A, statistics.deviations, Sw, statistics.present)
 
 
 def shrink(Sw: Tensor, total: Tensor | float, amount: float | str = "auto") -> Tensor:
     r"""Pull a covariance towards a multiple of the identity: (1 - a) Sw + a tr(Sw)/d I.
 
     With ``amount="auto"`` a is the oracle approximating amount of Chen, Wiesel, Eldar and Hero (2010), which
-    needs no more than Sw and the number of rows. Eigenvalues are then kept above 1e-12 of the largest, so that
-    constant columns, duplicated columns and fewer rows than columns all leave an invertible matrix.
+    needs no more than Sw and the number of rows. It leaves an invertible matrix whatever the columns: constant,
+    duplicated or more than the rows. With an amount of 0, :func:`fisher` keeps eigenvalues above 1e-12 of the largest.
 
     Parameters
     ----------
@@ -161,6 +162,9 @@ def orthogonal(Sw: Tensor, Sb: Tensor, k: int, start: Tensor | None = None) -> T
 def penalised(Sw: Tensor, Sb: Tensor, k: int, start: Tensor | None = None, *, weight: float = 1.0) -> Tensor:
     """Minimise Eq. 7 from A(0) by L-BFGS with the gradient of Eq. 10, its signs corrected.
 
+    The norm in Eq. 7 has a kink where the columns are orthonormal, which is where a large weight drives them. It
+    is smoothed, less and less, so that the search does not stop at the first orthonormal matrix on its way.
+
     Examples
     --------
     >>> Sw, Sb = torch.diag(torch.tensor([4.0, 1.0])), torch.diag(torch.tensor([9.0, 1.0]))
@@ -178,14 +182,16 @@ def penalised(Sw: Tensor, Sb: Tensor, k: int, start: Tensor | None = None, *, we
     for a, sw, sb in zip(*(M.double().cpu().reshape(-1, *M.shape[-2:]) for M in (A0, Sw, Sb)), strict=True):
 
         def value_and_gradient(
-            flat: np.ndarray, shape: torch.Size = a.shape, sw: Tensor = sw, sb: Tensor = sb
+            flat: np.ndarray, smoothing: float, shape: torch.Size = a.shape, sw: Tensor = sw, sb: Tensor = sb
         ) -> tuple[float, np.ndarray]:
             A = torch.from_numpy(flat).reshape(shape)
-            slope = objective_gradient(A, sw, sb, weight)
-            return objective(A, sw, sb, weight).item(), slope.numpy().ravel()
+            slope = objective_gradient(A, sw, sb, weight, smoothing)
+            return objective(A, sw, sb, weight, smoothing).item(), slope.numpy().ravel()
 
-        found = minimize(value_and_gradient, a.numpy().ravel(), jac=True, method="L-BFGS-B")
-        answers.append(torch.from_numpy(found.x).reshape(a.shape))
+        flat = a.numpy().ravel()
+        for smoothing in _SMOOTHINGS:
+            flat = minimize(value_and_gradient, flat, (smoothing,), jac=True, method="L-BFGS-B").x
+        answers.append(torch.from_numpy(flat).reshape(a.shape))
     return torch.stack(answers).reshape(A0.shape).to(A0)
 
 
@@ -200,18 +206,20 @@ def quotient_of_traces(A: Tensor, Sw: Tensor, Sb: Tensor) -> Tensor:
     return _trace_of(A, Sw) / _trace_of(A, Sb).clamp_min(torch.finfo(A.dtype).eps ** 2)
 
 
-def objective(A: Tensor, Sw: Tensor, Sb: Tensor, weight: float) -> Tensor:
+def objective(A: Tensor, Sw: Tensor, Sb: Tensor, weight: float, smoothing: float = 0.0) -> Tensor:
     """Q (Eq. 7): the quotient of traces plus `weight` times the Frobenius norm of I - A^T A.
+
+    With `smoothing` e the norm is sqrt(norm^2 + e^2), which has no kink.
 
     Examples
     --------
     >>> objective(torch.eye(2), torch.eye(2), 4 * torch.eye(2), 1.0)
     tensor(0.2500)
     """
-    return quotient_of_traces(A, Sw, Sb) + weight * torch.linalg.matrix_norm(_gap(A))
+    return quotient_of_traces(A, Sw, Sb) + weight * _smoothed_norm(_gap(A), smoothing)
 
 
-def objective_gradient(A: Tensor, Sw: Tensor, Sb: Tensor, weight: float) -> Tensor:
+def objective_gradient(A: Tensor, Sw: Tensor, Sb: Tensor, weight: float, smoothing: float = 0.0) -> Tensor:
     """Gradient of :func:`objective`: Eq. 10 with the signs of its first two terms turned round.
 
     As printed, the first two terms of Eq. 10 are minus the gradient of Q1, the third plus that of Q2.
@@ -224,11 +232,11 @@ def objective_gradient(A: Tensor, Sw: Tensor, Sb: Tensor, weight: float) -> Tens
     w, b = _trace_of(A, Sw)[..., None, None], _trace_of(A, Sb)[..., None, None]
     b = b.clamp_min(torch.finfo(A.dtype).eps ** 2)
     gap = _gap(A)
-    norm = torch.linalg.matrix_norm(gap)[..., None, None].clamp_min(torch.finfo(A.dtype).tiny)
+    norm = _smoothed_norm(gap, smoothing)[..., None, None].clamp_min(torch.finfo(A.dtype).tiny)
     return 2 / b * Sw @ A - 2 * w / b**2 * Sb @ A - 2 * weight / norm * A @ gap
 
 
-def align_to_classes(A: Tensor, deviations: Tensor, Sw: Tensor) -> Tensor:
+def align_to_classes(A: Tensor, deviations: Tensor, Sw: Tensor, present: Tensor | None = None) -> Tensor:
     """Rotate directions so that column j stands for class j.
 
     The criteria do not change under a rotation of the columns, so choose the one that brings the projected
@@ -244,10 +252,14 @@ def align_to_classes(A: Tensor, deviations: Tensor, Sw: Tensor) -> Tensor:
         Class means about the overall mean, zero for a class never seen.
     Sw : Tensor of shape (..., d, d)
         Within-class covariance, the yardstick.
+    present : Tensor of shape (c,), optional
+        Which classes have been seen; by default those whose mean is not the mean of all rows.
 
     Returns
     -------
     Tensor of shape (..., d, c)
+        The projected means, centred, are then a symmetric matrix, and no class is below the mean of the classes
+        in its own column. The column of a class never seen is zero.
 
     Examples
     --------
@@ -256,17 +268,22 @@ def align_to_classes(A: Tensor, deviations: Tensor, Sw: Tensor) -> Tensor:
     tensor([[-1.,  1.],
             [ 0.,  0.]])
     """
-    seen = (deviations != 0).any(-1, keepdim=True)  # [..., c, 1]
+    seen = (deviations != 0).any(-1, keepdim=True) if present is None else present[:, None]  # [..., c, 1]
     centre = deviations.sum(-2, keepdim=True) / seen.sum(-2, keepdim=True).clamp_min(1)
     Z = ((deviations - centre) * seen) @ A  # [..., c, k]
     U, s, Vt = torch.linalg.svd(Z, full_matrices=False)
     spread = torch.einsum("...dk,...de,...ek->...k", A, Sw, A).amax(-1, keepdim=True).sqrt()
     informative = s > 1e-6 * torch.maximum(s[..., :1], spread)
-    return A @ (Vt.mT * informative[..., None, :]) @ U.mT
+    return A @ (Vt.mT * informative[..., None, :]) @ (U * seen).mT
 
 
 def _trace_of(A: Tensor, S: Tensor) -> Tensor:
     return (A * (S @ A)).sum((-2, -1))
+
+
+def _smoothed_norm(gap: Tensor, smoothing: float) -> Tensor:
+    norm = torch.linalg.matrix_norm(gap)
+    return norm if smoothing == 0 else torch.hypot(norm, torch.full_like(norm, smoothing))
 
 
 def _gap(A: Tensor) -> Tensor:
