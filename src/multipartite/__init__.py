@@ -9,6 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from multipartite.estimators import FeatureRanker as FeatureRanker
+    from multipartite.estimators import InstanceRanker as InstanceRanker
+    from multipartite.estimators import SupervisedProjection as SupervisedProjection
     from multipartite.pooling.fitting import fit as fit
     from multipartite.pooling.labels import supervise as supervise
     from multipartite.pooling.multipartite import MultipartitePool1d as MultipartitePool1d
@@ -17,9 +20,6 @@ if TYPE_CHECKING:
     from multipartite.pooling.stochastic import StochasticPool1d as StochasticPool1d
     from multipartite.pooling.stochastic import StochasticPool2d as StochasticPool2d
     from multipartite.pooling.stochastic import StochasticPool3d as StochasticPool3d
-    from multipartite.estimators import FeatureRanker as FeatureRanker
-    from multipartite.estimators import InstanceRanker as InstanceRanker
-    from multipartite.estimators import SupervisedProjection as SupervisedProjection
     from multipartite.ranking import rank_features as rank_features
     from multipartite.statistics import ClassStatistics as ClassStatistics
 

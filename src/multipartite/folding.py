@@ -81,6 +81,8 @@ class Fold(NamedTuple):
         What does not depend on x.
     kind : str
         How :func:`reduce_scores` makes a score of h.
+    informed : bool, optional
+        Whether every group's factor is known not to be zero; None where nobody has looked.
     """
 
     factor: Tensor
@@ -88,6 +90,17 @@ class Fold(NamedTuple):
     log_prior: Tensor | None
     constant: Tensor
     kind: str
+    informed: bool | None = None
+
+    def may_vanish(self) -> bool:
+        """Whether some group's factor may be zero: then nothing it knows tells the classes apart."""
+        if self.informed is not None:
+            return not self.informed
+        return torch.compiler.is_compiling() or not self.tells_apart().all()
+
+    def tells_apart(self) -> Tensor:
+        """Which groups have a factor that is not zero, shape (groups,)."""
+        return (self.factor != 0).flatten(1).any(1)
 
 
 @torch.no_grad()

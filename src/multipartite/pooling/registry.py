@@ -17,8 +17,11 @@ __all__ = ["available", "create", "parse"]
 _POOLINGS = {
     "average": ("torch.nn", "AvgPool"),
     "max": ("torch.nn", "MaxPool"),
+    "multipartite": ("multipartite.pooling.multipartite", "MultipartitePool"),
+    "stochastic": ("multipartite.pooling.stochastic", "StochasticPool"),
 }
 _SUPERVISED = {"multipartite"}
+_GIVEN = {"kernel_size", "stride", "padding", "num_classes"}
 
 
 def available() -> list[str]:
@@ -97,7 +100,7 @@ def create(
         raise InputError(f"dims must be 1, 2 or 3, got {dims!r}")
     module, stem = _POOLINGS[name]
     layer = getattr(importlib.import_module(module), f"{stem}{dims}d")
-    known = list(inspect.signature(layer).parameters)[3:]
+    known = [p for p in inspect.signature(layer).parameters if p not in _GIVEN]
     for option in options:
         if option not in known:
             raise unknown(f"option of pooling {name!r}:", option, known)

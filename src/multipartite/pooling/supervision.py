@@ -1,0 +1,220 @@
+"""Learning in training: labelled activations update the statistics, and now and then the factor is refitted."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from typing_extensions import Self
+
+from multipartite.errors import InputError, unknown
+from multipartite.folding import fold
+from multipartite.pooling.distributed import all_reduce
+from multipartite.pooling.labels import current_labels, to_resolution
+from multipartite.pooling.state import FactorState
+from multipartite.projection import METHODS, supervised_projection
+from multipartite.statistics import ClassStatistics
+
+__all__ = ["SupervisedLayer"]
+
+_HANDLES = itertools.count()
+_LAYERS: weakref.WeakValueDictionary[int, SupervisedLayer] = weakref.WeakValueDictionary()
+
+
+class SupervisedLayer(FactorState):
+    """Base of layers that learn, from labelled activations, how to score a pixel.
+
+    In training, every batch with labels updates the statistics, which forget at the rate `momentum`; every
+    `refit_every` updates the projection is computed anew and folded into ``factor``. Evaluation uses the factor
+    as it is. The parameters are those of :class:`multipartite.MultipartitePool2d`.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_classes: int,
+        num_channels: int | None,
+        criterion: str,
+        projection: str,
+        groups: int,
+        momentum: float,
+        refit_every: int,
+        max_rows: int | None,
+        process_group: Any,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__(num_classes, groups, criterion, device, dtype)
+        if not 0 <= momentum < 1:
+            raise InputError(f"momentum must lie in [0, 1), got {momentum}")
+        if refit_every < 1:
+            raise InputError(f"refit_every must be at least 1, got {refit_every}")
+        if max_rows is not None and max_rows < 1:
+            raise InputError(f"max_rows must be at least 1 or None, got {max_rows}")
+        if projection not in METHODS:
+            raise unknown("projection", projection, METHODS)
+        self.projection = projection
+        self.momentum, self.refit_every, self.max_rows = momentum, refit_every, max_rows
+        self.process_group = process_group
+        self.refused = 0  # batches with NaN or infinite activations
+        self.settling = False  # learn in evaluation mode too, and refit every time
+        self._warned = False
+        self._pending: list[ClassStatistics] = []  # of this process alone, since the last refit
+        self._projection: list[Tensor] = []  # the last one, to start the next from
+        self._handle = _register(self)
+        if num_channels is not None:
+            self.settle(num_channels)
+
+    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
+        self._pending.clear()
+        self._projection.clear()
+        return super()._apply(fn, recurse)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._handle = _register(self)
+
+    def reset(self) -> None:
+        """Forget everything that was learned."""
+        super().reset()
+        self._pending.clear()
+        self._projection.clear()
+
+    def observe(self, x: Tensor) -> None:
+        """Learn from a batch of activations (N, C, *spatial), if there are labels for it."""
+        if self.num_channels is None:
+            self.settle(x.shape[1], x.device)
+        assert self.factor is not None
+        if torch.compiler.is_compiling():
+            _observe(x.detach(), self._handle, self.factor, self.offset, self.log_prior)
+        else:
+            self._learn(x.detach(), self.factor, self.offset, self.log_prior)
+
+    @torch.no_grad()
+    def _learn(self, x: Tensor, *buffers: Tensor | None) -> None:
+        if torch._C._current_graph_task_id() != -1:
+            return  # inside a backward pass: a checkpointed forward that is computed again
+        labels = current_labels()
+        if labels is None:
+            self._warn("got no labels in training and learns nothing")
+            return
+        if self.statistics is None:
+            raise InputError("this layer is frozen: it cannot learn any more; put it in eval mode")
+        batch = self._summary(x, labels)
+        shared = self._shared()
+        self.steps += 1
+        assert self.updates is not None
+        self.updates += 1
+        target = self.statistics
+        if shared:  # keep what this process saw apart until all processes exchange it
+            self._pending = self._pending or [self.statistics.empty()]
+            target = self._pending[0]
+        if batch is not None:
+            target.decay(self.momentum).merge(batch)
+        else:
+            target.decay(self.momentum)
+        if (self.steps - 1) % self.refit_every == 0 or self.settling:
+            if shared:
+                since = self.refit_every if self.steps > 1 else 1
+                joined = all_reduce(target, self.statistics.mean, self.process_group)
+                self.statistics.decay(1 - (1 - self.momentum) ** since).merge(joined)
+                self._pending.clear()
+            self.refit(*buffers)
+
+    def _summary(self, x: Tensor, labels: Tensor) -> ClassStatistics | None:
+        """Statistics of one batch, or None where it holds NaN or infinity."""
+        assert self.statistics is not None
+        labels = labels.to(x.device)
+        if labels.ndim == x.ndim - 1 and not labels.is_floating_point() and not self._one_hot(labels):
+            labels = to_resolution(labels, x.shape[2:])
+            self._check_length(len(labels), len(x))
+            # a label a pixel: pixels become rows
+            x, labels = x.movedim(1, -1).reshape(-1, x.shape[1]), labels.reshape(-1)
+        else:
+            labels = labels.reshape(1) if labels.ndim == 0 else labels
+            self._check_length(len(labels), len(x))
+            x = self._subsample(x.flatten(2))
+        batch = self.statistics.empty().update(x, labels)
+        if not torch.isfinite(batch.scatter.sum() + batch.mean.sum()):
+            self.refused += 1
+            warnings.warn(
+                f"{type(self).__name__}: refused a batch with NaN or infinite activations ({self.refused} so far); "
+                "statistics and factor stay as they were",
+                stacklevel=2,
+            )
+            return None
+        return batch
+
+    def _one_hot(self, labels: Tensor) -> bool:
+        return labels.ndim == 2 and labels.shape[1] == self.num_classes
+
+    def _check_length(self, labels: int, images: int) -> None:
+        if labels != images:
+            raise InputError(f"labels must be as many as images, got {labels} labels for a batch of {images}")
+
+    def _subsample(self, x: Tensor) -> Tensor:
+        """At most about `max_rows` pixels of the batch x [N, C, L]: the same places in every image, drawn anew."""
+        N, _, L = x.shape
+        if self.max_rows is None or self.max_rows >= N * L:
+            return x
+        generator = torch.Generator().manual_seed(self.steps)
+        places = torch.randperm(L, generator=generator)[: max(1, self.max_rows // N)].sort().values
+        return x.index_select(2, places.to(x.device, non_blocking=True))
+
+    def _shared(self) -> bool:
+        return dist.is_available() and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
+
+    # Refitting
+
+    @torch.no_grad()
+    def refit(self, *buffers: Tensor | None) -> None:
+        """Compute projection and factor anew from the statistics (Alg. 1), in float64."""
+        assert self.statistics is not None
+        start = self._projection[0] if self._projection else None
+        A = supervised_projection(self.statistics, self.projection, start=start)
+        self._projection[:] = [A]
+        folded = fold(self.statistics, A, self.criterion)
+        for buffer, value in zip(
+            buffers or (self.factor, self.offset, self.log_prior),
+            (folded.factor, folded.offset, folded.log_prior),
+            strict=True,
+        ):
+            if buffer is not None and value is not None:
+                buffer.copy_(value)
+        self.informed = bool(folded.tells_apart().all())
+
+    def _warn_if_new(self) -> None:
+        if self.updates is None or (not self.updates.is_meta and int(self.updates) == 0):
+            self._warn("has seen no labels yet")
+
+    def _warn(self, what: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{type(self).__name__} {what}: run the forward inside `with multipartite.supervise(labels):`, or "
+                "settle a trained model with `multipartite.fit(model, loader)`; until then a pixel's energy ranks it",
+                stacklevel=2,
+            )
+
+
+def _register(layer: SupervisedLayer) -> int:
+    handle = next(_HANDLES)
+    _LAYERS[handle] = layer
+    return handle
+
+
+@torch.library.custom_op("multipartite::observe", mutates_args=("factor", "offset", "log_prior"))
+def _observe(x: Tensor, handle: int, factor: Tensor, offset: Tensor | None, log_prior: Tensor | None) -> None:
+    """Learn from a batch, as one opaque step of a compiled graph."""
+    _LAYERS[handle]._learn(x, factor, offset, log_prior)
+
+
+@_observe.register_fake
+def _(x: Tensor, handle: int, factor: Tensor, offset: Tensor | None, log_prior: Tensor | None) -> None:
+    return None

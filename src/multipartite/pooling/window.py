@@ -1,0 +1,155 @@
+"""Windows: which pixels an output looks at, in 1, 2 or 3 dimensions, as torch's own pooling counts them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from multipartite.errors import InputError
+
+__all__ = ["Size", "Window", "is_channels_last", "pick"]
+
+Size: TypeAlias = int | tuple[int, ...]
+
+_MAX_POOL = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+
+
+@dataclass(frozen=True)
+class Window:
+    """Kernel, stride, padding and dilation, one number a dimension.
+
+    Examples
+    --------
+    >>> Window.of(2, dims=2)
+    Window(kernel_size=(2, 2), stride=(2, 2), padding=(0, 0), dilation=(1, 1), ceil_mode=False)
+    """
+
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    ceil_mode: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        dilation: Size = 1,
+        ceil_mode: bool = False,
+        *,
+        dims: int,
+    ) -> Window:
+        """Read and check what ``nn.MaxPool`` would be given."""
+        kernel = _spread("kernel_size", kernel_size, dims, least=1)
+        step = kernel if stride is None else _spread("stride", stride, dims, least=1)
+        pad = _spread("padding", padding, dims, least=0)
+        if any(p > k // 2 for p, k in zip(pad, kernel, strict=True)):
+            raise InputError(f"padding must be at most half of kernel_size={kernel}, got {pad}")
+        return cls(kernel, step, pad, _spread("dilation", dilation, dims, least=1), bool(ceil_mode))
+
+    @property
+    def dims(self) -> int:
+        """Number of spatial dimensions."""
+        return len(self.kernel_size)
+
+    def overlaps(self) -> bool:
+        """Whether a pixel can be in more than one window."""
+        return any(s < d * (k - 1) + 1 for k, s, d in zip(self.kernel_size, self.stride, self.dilation, strict=True))
+
+    def best(self, score: Tensor) -> tuple[Tensor, Tensor]:
+        """Highest score of every window and where it is: values and flat indices, (N, g, *out) each."""
+        best: tuple[Tensor, Tensor] = _MAX_POOL[self.dims](
+            score, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, return_indices=True
+        )
+        return best
+
+    def out_size(self, spatial: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
+        """Spatial size of the output."""
+        return tuple(
+            _out_length(*lengths, self.ceil_mode)
+            for lengths in zip(spatial, self.kernel_size, self.stride, self.padding, self.dilation, strict=True)
+        )
+
+    def views(self, x: Tensor, fill: float) -> Iterator[Tensor]:
+        """For every place in the window, in order, what is there in all windows: views of (N, C, *out)."""
+        out = self.out_size(x.shape[2:])
+        pads: list[int] = []
+        for n, k, s, p, d, o in zip(
+            x.shape[2:], self.kernel_size, self.stride, self.padding, self.dilation, out, strict=True
+        ):
+            beyond = (o - 1) * s + d * (k - 1) + 1 - p - n
+            pads = [p, max(0, beyond), *pads]
+        if any(pads):
+            x = F.pad(x, pads, value=fill)
+        for place in itertools.product(*(range(k) for k in self.kernel_size)):
+            view = x
+            for dim, (i, s, d, o) in enumerate(zip(place, self.stride, self.dilation, out, strict=True), start=2):
+                view = view.narrow(dim, i * d, (o - 1) * s + 1)
+                if s > 1:
+                    view = view[(slice(None),) * dim + (slice(None, None, s),)]
+            yield view
+
+
+def _spread(name: str, value: Size, dims: int, *, least: int) -> tuple[int, ...]:
+    sizes = (value,) * dims if isinstance(value, int) else tuple(value)
+    if len(sizes) == 1:
+        sizes = sizes * dims
+    if len(sizes) != dims or any(not isinstance(s, int) or s < least for s in sizes):
+        raise InputError(f"{name} must be an int or {dims} ints, at least {least} each, got {value!r}")
+    return sizes
+
+
+def _out_length(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
+    reach = n + 2 * p - d * (k - 1) - 1
+    length = (reach + (s - 1 if ceil_mode else 0)) // s + 1
+    if ceil_mode and (length - 1) * s >= n + p:
+        length -= 1  # a window must start inside the input or its left padding
+    return length
+
+
+def is_channels_last(x: Tensor) -> bool:
+    """Whether the channels of a pixel lie side by side in memory."""
+    return x.shape[1] > 1 and x.stride(1) == 1 and x.movedim(1, -1).is_contiguous()
+
+
+def pick(x: Tensor, indices: Tensor) -> Tensor:
+    """Take from x the pixels that `indices` names, all channels of a group from one pixel.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, C, *spatial)
+        Activations; the output keeps their memory format.
+    indices : Tensor of shape (N, groups, *out)
+        Flat index into the spatial dimensions, as torch's pooling returns it.
+
+    Returns
+    -------
+    Tensor of shape (N, C, *out)
+
+    Examples
+    --------
+    >>> x = torch.arange(8.0).reshape(1, 2, 4)
+    >>> pick(x, torch.tensor([[[1, 2]]]))
+    tensor([[[1., 2.],
+             [5., 6.]]])
+    """
+    N, C = x.shape[:2]
+    g, out = indices.shape[1], indices.shape[2:]
+    d = C // g
+    if is_channels_last(x):  # whole rows of d numbers
+        L = x[0, 0].numel()
+        image = torch.arange(N, device=x.device).reshape(N, 1, 1) * L
+        group = torch.arange(g, device=x.device)
+        rows = (indices.flatten(2).transpose(1, 2) + image) * g + group  # [N, Lo, g]
+        picked = x.movedim(1, -1).reshape(-1, d).index_select(0, rows.reshape(-1))
+        return picked.reshape(N, *out, C).movedim(-1, 1)
+    picked = x.reshape(N, g, d, -1).gather(3, indices.reshape(N, g, 1, -1).expand(-1, -1, d, -1))
+    return picked.reshape(N, C, *out)
