@@ -27,13 +27,9 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    dataset: Annotated[
-        str, typer.Argument(help="Name of a data set, or a folder with a sub-folder a class.")
-    ] = "",
+    dataset: Annotated[str, typer.Argument(help="Name of a data set, or a folder with a sub-folder a class.")] = "",
     pooling: Annotated[str, Option(help="NAME[:option=value,...], in every pooling place.")] = "max",
-    network: Annotated[
-        str, Option(help="lenet, zeiler, small or auto; zeiler:width=32 for other widths.")
-    ] = "auto",
+    network: Annotated[str, Option(help="lenet, zeiler, small or auto; zeiler:width=32 for other widths.")] = "auto",
     epochs: Annotated[int, Option(help="How often every image is seen.")] = 20,
     seed: Annotated[int, Option(help="Of weights, batch order, validation split and what a pooling draws.")] = 0,
     limit: Annotated[int | None, Option(help="Train on this many images only.")] = None,
@@ -44,9 +40,7 @@ def train(
     weight_decay: Annotated[float | None, Option(help="Else the network's.")] = None,
     schedule: Annotated[str | None, Option(help="linear, cosine or constant; else the network's.")] = None,
     out: Annotated[Path | None, Option(help="The run's folder; else runs/DATASET-POOLING-SEED.")] = None,
-    resume: Annotated[
-        bool, Option("--resume", help="Go on with the run in --out; DATASET may be left out.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Go on with the run in --out; DATASET may be left out.")] = False,
     data_dir: Annotated[str | None, Option(help="Where data sets are; else MULTIPARTITE_DATA.")] = None,
     download: Annotated[bool, Option(help="Whether missing files are downloaded.")] = True,
     threads: Annotated[int | None, Option(help="CPU threads; 1 makes runs equal bit for bit.")] = None,
@@ -55,9 +49,7 @@ def train(
     num_nodes: Annotated[int, Option(help="Machines; start the command under torchrun on each.")] = 1,
     precision: Annotated[str, Option(help="32-true, bf16-mixed, 16-mixed, bf16-true or 64-true.")] = "32-true",
     channels_last: Annotated[bool, Option(help="Memory layout of the activations.")] = True,
-    tensorboard: Annotated[
-        bool, Option("--tensorboard", help="Write TensorBoard events into the folder.")
-    ] = False,
+    tensorboard: Annotated[bool, Option("--tensorboard", help="Write TensorBoard events into the folder.")] = False,
 ) -> None:
     """Train one network on one data set with one pooling, into a folder that tells all about it."""
     choices: dict[str, Any] = dict(locals())

@@ -6,6 +6,7 @@ weights depend on the seed alone: two networks that differ in their pooling star
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +16,12 @@ from torch import nn
 
 from multipartite import pooling
 from multipartite.errors import InputError, unknown
+from multipartite.pooling.supervision import SupervisedLayer
 
 __all__ = ["Recipe", "available", "build", "initialise", "parse", "recipe"]
 
 Layers = OrderedDict[str, nn.Module]
-Pool = Callable[..., nn.Module]
+Pool = Callable[[int, int, int], nn.Module]  # (channels, kernel size, stride) -> layer
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,10 @@ def _lenet(channels: int, width: int, pool: Pool) -> Layers:
     return OrderedDict(
         conv1=nn.Conv2d(channels, width, 5),
         relu1=nn.ReLU(),
-        pool1=pool(2, 2),
+        pool1=pool(width, 2, 2),
         conv2=nn.Conv2d(width, maps, 5),
         relu2=nn.ReLU(),
-        pool2=pool(2, 2),
+        pool2=pool(maps, 2, 2),
     )
 
 
@@ -58,7 +60,7 @@ def _zeiler(channels: int, width: int, pool: Pool) -> Layers:
     for i in (1, 2, 3):
         layers[f"conv{i}"] = nn.Conv2d(channels if i == 1 else width, width, 5, padding=2)
         layers[f"relu{i}"] = nn.ReLU()
-        layers[f"pool{i}"] = pool(3, 2)
+        layers[f"pool{i}"] = pool(width, 3, 2)
     return layers
 
 
@@ -66,10 +68,10 @@ def _small(channels: int, width: int, pool: Pool) -> Layers:
     return OrderedDict(
         conv1=nn.Conv2d(channels, width, 3, padding=1),
         relu1=nn.ReLU(),
-        pool1=pool(2, 2),
+        pool1=pool(width, 2, 2),
         conv2=nn.Conv2d(width, 2 * width, 3, padding=1),
         relu2=nn.ReLU(),
-        pool2=pool(2, 2),
+        pool2=pool(2 * width, 2, 2),
     )
 
 
@@ -177,8 +179,11 @@ def build(
     if num_classes < 2:
         raise InputError(f"a network needs at least 2 classes to tell apart, got {num_classes}")
 
-    def pool(kernel: int, stride: int) -> nn.Module:
-        return pooling.create(pooling_word, kernel, stride, num_classes=num_classes)
+    def pool(maps: int, kernel: int, stride: int) -> nn.Module:
+        layer = pooling.create(pooling_word, kernel, stride, num_classes=num_classes)
+        if isinstance(layer, SupervisedLayer):
+            layer.settle(maps)  # now, so that optimiser, checkpoint and DDP meet all there is
+        return layer
 
     with torch.random.fork_rng(devices=[]):  # what torch draws by default leaves no trace
         layers = network.features(channels, width, pool)
@@ -198,9 +203,10 @@ def build(
 
 
 def _flat(features: nn.Module, channels: int, size: tuple[int, int]) -> int:
-    """Length of the feature vector; the dry run also settles the channels of lazy pooling layers."""
+    """Length of the feature vector, by a dry run."""
     features.eval()
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # supervised layers say that they have seen no labels yet
         flat = features(torch.zeros(1, channels, *size))
     features.train()
     return int(flat.numel())

@@ -50,7 +50,8 @@ def on_first(fabric: Fabric, act: Callable[[], T]) -> T:
     outcome = fabric.broadcast(outcome)
     if isinstance(outcome, Exception):
         raise outcome
-    return outcome  # type: ignore[no-any-return]
+    given: T = outcome
+    return given
 
 
 def stopping(fabric: Fabric, asked: Callable[[], bool], step: int) -> bool:
@@ -59,11 +60,13 @@ def stopping(fabric: Fabric, asked: Callable[[], bool], step: int) -> bool:
         return asked()
     if step % _AGREE:
         return False
-    return bool(fabric.all_reduce(torch.tensor(float(asked()), device=fabric.device), reduce_op="sum") > 0)
+    votes: Any = fabric.all_reduce(torch.tensor(float(asked()), device=fabric.device), reduce_op="sum")
+    return bool(votes > 0)
 
 
 def summed(fabric: Fabric, meter: Meter) -> Meter:
     """Sum a meter over all processes."""
     total = Meter(fabric.device)
-    total.sums = fabric.all_reduce(meter.sums.clone(), reduce_op="sum")  # type: ignore[assignment]
+    sums: Any = fabric.all_reduce(meter.sums.clone(), reduce_op="sum")
+    total.sums = sums
     return total

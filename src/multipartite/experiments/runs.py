@@ -125,9 +125,7 @@ def _metrics(values: dict[str, Any], *names: str) -> dict[str, Any]:
     return {**values, **read}
 
 
-def train_run(
-    config: RunConfig, out: Path | str, *, progress: Watcher | None = None, resume: bool = True
-) -> Summary:
+def train_run(config: RunConfig, out: Path | str, *, progress: Watcher | None = None, resume: bool = True) -> Summary:
     """Train the run that `config` describes in the folder `out`, or go on with it; see the module's words.
 
     Parameters

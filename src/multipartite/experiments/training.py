@@ -30,11 +30,7 @@ from multipartite.experiments.processes import on_first, stopping, summed
 from multipartite.experiments.progress import Watcher
 from multipartite.experiments.runs import Epoch, Interrupted, RunConfig, Summary, write_metrics
 from multipartite.experiments.schedules import SCHEDULES
-
-try:
-    from multipartite.pooling.labels import supervise
-except ModuleNotFoundError:
-    from contextlib import nullcontext as supervise  # type: ignore[assignment]
+from multipartite.pooling.labels import supervise
 
 __all__ = ["Position", "evaluate", "train"]
 
@@ -57,9 +53,7 @@ class Position:
         return cls(**{**values, "history": [Epoch.from_json(epoch) for epoch in values["history"]]})
 
 
-def train(
-    config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: Fabric, watcher: Watcher
-) -> Summary:
+def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: Fabric, watcher: Watcher) -> Summary:
     """Train from the newest checkpoint in `out`, or from the start, to the end; write everything there."""
     channels, *size = data.shape
     network, width = networks.parse(config.network, channels, (size[0], size[1]))
