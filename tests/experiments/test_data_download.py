@@ -92,6 +92,7 @@ def test_a_whole_part_is_not_downloaded_again(tmp_path):
     part.write_bytes(PAGE)
     with Server({"page.gz": PAGE}) as server:
         get(one_file(server.url), tmp_path)
+        assert server.asked == [("page.gz", f"bytes={len(PAGE)}-")]
     assert (tmp_path / "mnist/page.gz").read_bytes() == PAGE
 
 
@@ -166,9 +167,7 @@ def test_an_altered_file_is_never_kept(tmp_path):
     source = one_file("", blob=b"the right one")
     with Server({"page.gz": PAGE}) as server, pytest.raises(InputError) as error:
         get(replace(source, mirrors=(server.url,)), tmp_path)
-    assert f"{server.url}page.gz: what came has not the SHA-256 {source.files['mnist/page.gz']}" in str(
-        error.value
-    )
+    assert f"{server.url}page.gz: what came has not the SHA-256 {source.files['mnist/page.gz']}" in str(error.value)
     assert leftovers(tmp_path) == set()
 
 
@@ -198,9 +197,7 @@ def test_progress_is_quiet_without_a_terminal(tmp_path, capfd):
 def test_progress_is_reported(tmp_path):
     seen = []
     with Server({"page.gz": PAGE}, cuts=1) as server:
-        Resume(tmp_path / "part", lambda *now: seen.append(now))(
-            server.url + "page.gz", str(tmp_path / "out"), None
-        )
+        Resume(tmp_path / "part", lambda *now: seen.append(now))(server.url + "page.gz", str(tmp_path / "out"), None)
     assert seen[-1] == (len(PAGE), len(PAGE))
     assert {total for _, total in seen} == {len(PAGE)}
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)

@@ -114,9 +114,7 @@ def test_a_file_in_place_of_the_data_folder_is_refused(tmp_path):
         load("mnist", tmp_path / "file")
 
 
-@pytest.mark.parametrize(
-    ("name", "near"), [("mnits", "mnist"), ("cifar-10", "cifar10"), ("fashion", "fashion-mnist")]
-)
+@pytest.mark.parametrize(("name", "near"), [("mnits", "mnist"), ("cifar-10", "cifar10"), ("fashion", "fashion-mnist")])
 def test_an_unknown_name_suggests_the_nearest(name, near):
     with pytest.raises(InputError, match=f"unknown data set '{name}': did you mean {near}"):
         load(name)

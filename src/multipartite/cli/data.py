@@ -18,9 +18,7 @@ data = typer.Typer(
 
 DataDir = Annotated[
     Path | None,
-    typer.Option(
-        "--data-dir", help="Where the files lie, or go; else MULTIPARTITE_DATA, else the user's cache."
-    ),
+    typer.Option("--data-dir", help="Where the files lie, or go; else MULTIPARTITE_DATA, else the user's cache."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -57,9 +55,7 @@ def list_(data_dir: DataDir = None, as_json: Json = False) -> None:
 
 @data.command()
 def get(
-    names: Annotated[
-        list[str], typer.Argument(metavar="NAME", help="Data sets of `multipartite data list`.")
-    ],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Data sets of `multipartite data list`.")],
     data_dir: DataDir = None,
 ) -> None:
     """Download data sets and check every file by its SHA-256; what is there is only checked.
@@ -78,9 +74,7 @@ def get(
         if not source.files:
             typer.echo(f"{source.name}: built in, there is nothing to get")
         else:
-            typer.echo(
-                f"{source.name}: {len(source.files)} files right, {len(came)} of them new, under {folder}"
-            )
+            typer.echo(f"{source.name}: {len(source.files)} files right, {len(came)} of them new, under {folder}")
 
 
 @data.command()

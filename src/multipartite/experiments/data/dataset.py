@@ -131,15 +131,16 @@ class Dataset:
                 f"{self.num_classes} to {highest} of {self.name}'s training images, got {share!r}"
             )
         chosen, rest = stratified(self.train_labels, count, seed)
-        part = {"images": self.train_images[chosen], "labels": self.train_labels[chosen]}
-        return replace(self._with_train(rest), validation_images=part["images"], validation_labels=part["labels"])
+        return replace(
+            self._with_train(rest),
+            validation_images=self.train_images[chosen],
+            validation_labels=self.train_labels[chosen],
+        )
 
     def _with_train(self, rows: Tensor) -> Dataset:
         return replace(self, train_images=self.train_images[rows], train_labels=self.train_labels[rows])
 
     def __repr__(self) -> str:
-        sizes = ", ".join(
-            f"{len(getattr(self, f'{part}_labels'))} {part}" for part in ("train", "validation", "test")
-        )
+        sizes = ", ".join(f"{len(getattr(self, f'{part}_labels'))} {part}" for part in ("train", "validation", "test"))
         shape = "x".join(map(str, self.shape))
         return f"Dataset {self.name}: {self.num_classes} classes, images {shape}, {sizes}"

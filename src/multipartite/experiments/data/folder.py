@@ -56,16 +56,12 @@ def load_folder(folder: Path, *, seed: int = 0) -> Dataset:
         parts = [_files(top[part]) for part in ("train", "test")]
         if parts[0].keys() != parts[1].keys():
             odd = sorted(parts[0].keys() ^ parts[1].keys())
-            raise InputError(
-                f"{folder}/train and {folder}/test must hold the same classes, {odd[0]} is in one only"
-            )
+            raise InputError(f"{folder}/train and {folder}/test must hold the same classes, {odd[0]} is in one only")
     else:
         parts = [_files(folder)]
         for name, files in parts[0].items():
             if len(files) < 2:
-                raise InputError(
-                    f"class {name} needs an image to train and one to test, {folder / name} holds one"
-                )
+                raise InputError(f"class {name} needs an image to train and one to test, {folder / name} holds one")
     names = tuple(parts[0])
     paths = [path for part in parts for files in part.values() for path in files]
     labels = torch.tensor([i for part in parts for i, name in enumerate(names) for _ in part[name]])
@@ -99,9 +95,7 @@ def _files(folder: Path) -> dict[str, list[Path]]:
         raise InputError(f"a folder of images must hold two sub-folders or more, one a class; {folder} has {held}")
     for name, files in classes.items():
         if not files:
-            raise InputError(
-                f"class {name} has no images: {folder / name} holds no file with the ending of an image"
-            )
+            raise InputError(f"class {name} has no images: {folder / name} holds no file with the ending of an image")
     return classes
 
 

@@ -79,9 +79,7 @@ def read_svhn(name: str, blob: bytes) -> tuple[Array, Array]:
         file: Any = io.BytesIO(blob)  # read as well as a path is, though the stubs of scipy know only paths
         content = loadmat(file, variable_names=["X", "y"])
     except (MatReadError, ValueError, TypeError, OSError, EOFError, zlib.error, NotImplementedError) as error:
-        raise InputError(
-            f"{name} is not a readable MATLAB 5 file ({error}); delete it and get it again"
-        ) from error
+        raise InputError(f"{name} is not a readable MATLAB 5 file ({error}); delete it and get it again") from error
     X, y = content.get("X"), content.get("y")
     if X is None or y is None or X.dtype != np.uint8 or X.shape != (32, 32, 3, y.size):
         raise InputError(f"{name} must hold X, uint8 of 32 x 32 x 3 x N, and y with N labels, as SVHN's files do")

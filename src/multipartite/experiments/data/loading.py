@@ -53,9 +53,7 @@ def load(
             from multipartite.experiments.data.folder import load_folder
 
             return load_folder(images, seed=seed)
-        raise unknown(
-            "data set", os.fspath(name), [*available(), "a folder with one sub-folder of images a class"]
-        )
+        raise unknown("data set", os.fspath(name), [*available(), "a folder with one sub-folder of images a class"])
     blobs: dict[str, bytes] = {}
     if source.files:
         folder = data_folder(data_dir)
