@@ -79,7 +79,9 @@ def _kl_weight(s1: Tensor, s2: Tensor) -> Tensor:
 def _ttest(one: Group, two: Group) -> Tensor:
     """Absolute two-sample t with the pooled variance estimate."""
     n1, n2 = one.size, two.size
-    pooled = ((n1 - 1) * one.variance + (n2 - 1) * two.variance) / (n1 + n2 - 2).clamp_min(1)
+    freedom = n1 + n2 - 2
+    pooled = ((n1 - 1) * one.variance + (n2 - 1) * two.variance) / freedom.clamp_min(1)
+    pooled = torch.where(freedom > 0, pooled, (one.variance + two.variance) / 2)  # a row on either side
     return (one.mean - two.mean).abs() / (pooled * (1 / n1 + 1 / n2)).sqrt()
 
 

@@ -69,19 +69,24 @@ def rank_features(
     >>> rank_features(X, ["a", "a", "b", "b"]).order.tolist()
     [0, 1, 2]
     """
-    X = np.asarray(X, dtype=np.float64)
+    names = getattr(X, "columns", None)
+    try:
+        X = np.require(X, np.float64, "W")  # torch does not take what it may not write to
+    except (TypeError, ValueError) as error:
+        raise InputError("X must be numbers, got text: drop these columns or encode them") from error
     if X.ndim != 2:
         raise InputError(f"X must be (rows, columns), got shape {X.shape}")
     _, index = encode_labels(y, len(X))
-    check_finite(X)
+    check_finite(X, names)
     if not 0 <= correlation_weight <= 1:
         raise InputError(f"correlation_weight must lie in [0, 1], got {correlation_weight}")
-    if distance_weight < 0:
-        raise InputError(f"distance_weight must not be negative, got {distance_weight}")
+    if not 0 <= distance_weight < np.inf:
+        raise InputError(f"distance_weight must be finite and not negative, got {distance_weight}")
     d = X.shape[1]
     top = d if top is None else top
-    if not 1 <= top <= d:
-        raise InputError(f"top must lie in [1, {d}], the number of columns, got {top}")
+    if top not in range(1, d + 1):
+        raise InputError(f"top must be a whole number in [1, {d}], the number of columns, got {top}")
+    top = int(top)
     scores = feature_scores(torch.from_numpy(X), torch.from_numpy(index), criterion).numpy()
     if correlation_weight == 0 and distance_weight == 0:
         return FeatureRanking(np.argsort(-scores, kind="stable")[:top], scores)
@@ -137,6 +142,7 @@ def feature_scores(X: Tensor, y: Tensor, name: str = "kl") -> Tensor:
         ranks = torch.from_numpy(rankdata(X.numpy(force=True), axis=0))
         return torch.stack([measure.from_ranks(ranks, y == j) for j in torch.unique(y)]).sum(0)
     assert measure.from_moments is not None
+    varies = (X[0] != X).any(0)  # seen before the mean, which is not exact, is taken off
     X = X - X.mean(0)  # about the overall mean, so that sums of squares do not cancel
     spread = X.square().sum(0)  # [d]
     members = torch.nn.functional.one_hot(y).T[torch.unique(y)].to(X)  # [c, n]
@@ -145,7 +151,7 @@ def feature_scores(X: Tensor, y: Tensor, name: str = "kl") -> Tensor:
     floor = (_FLOOR * spread / len(X)).clamp_min(torch.finfo(X.dtype).tiny)
     foreground = _group(n, sums, squares, floor)
     background = _group(len(X) - n, -sums, spread - squares, floor)
-    return torch.where(spread > 0, measure.from_moments(foreground, background).sum(0), 0)
+    return torch.where(varies, measure.from_moments(foreground, background).sum(0), 0)
 
 
 def _group(n: Tensor, sums: Tensor, squares: Tensor, floor: Tensor) -> Group:
