@@ -1,0 +1,85 @@
+"""Many jobs on many machines: the same work as in `scheduling`, handed to a Dask scheduler.
+
+The folder of the comparison must be on a file system that all workers share: a run whose worker dies goes on from
+its checkpoint with another worker.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from multipartite.errors import InputError
+from multipartite.experiments.jobs import Job, Outcome, work
+
+__all__ = ["connect", "run_jobs_on"]
+
+_PATIENCE = 6.0  # seconds until a scheduler counts as silent
+
+
+def connect(address: str) -> Any:
+    """Open a client of the Dask scheduler at `address`; silence is an `InputError` within ten seconds."""
+    import dask
+
+    distributed: Any = importlib.import_module("distributed")  # not typed
+
+    for name in ("distributed", "distributed.client", "distributed.comm", "tornado.application"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # the error says it all, in one sentence
+    began = time.monotonic()
+    try:
+        with dask.config.set({"distributed.comm.timeouts.connect": _PATIENCE}):
+            client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        reason = str(error).splitlines()[0] if isinstance(error, ValueError) else "no answer"
+        raise InputError(
+            f"cluster {address!r} cannot be used ({reason}, waited {time.monotonic() - began:.0f} s): "
+            "start one with `dask scheduler` and `dask worker ADDRESS`, and give its tcp://HOST:PORT"
+        ) from None
+    try:
+        client.wait_for_workers(1, timeout=2)
+    except TimeoutError:
+        client.close()
+        raise InputError(f"cluster {address!r} has no workers: start some with `dask worker {address}`") from None
+    return client
+
+
+def run_jobs_on(client: Any, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    """Give the jobs to the cluster and each outcome as it comes; Dask starts those of a lost worker again."""
+    if not jobs:
+        return
+    as_completed: Any = importlib.import_module("distributed").as_completed
+    _shared(client, jobs[0].folder)
+    waiting = {client.submit(work, job, pure=False): job for job in jobs}
+    for future in as_completed(waiting):
+        job = waiting[future]
+        if future.status == "finished":
+            yield future.result()
+        else:
+            yield Outcome(job, failure=f"the cluster gave it up ({future.exception()})")
+
+
+def _shared(client: Any, folder: Path) -> None:
+    """Check that every worker sees the folder of the comparison."""
+    base = folder.parents[2].resolve()
+    base.mkdir(parents=True, exist_ok=True)
+    token = base / f".{secrets.token_hex(8)}.part"
+    token.touch()
+    try:
+        for worker, seen in client.run(_exists, str(token)).items():
+            if not seen:
+                raise InputError(
+                    f"worker {worker} does not see {base}: choose an --out on a file system that all share"
+                )
+    finally:
+        with suppress(FileNotFoundError):
+            token.unlink()
+
+
+def _exists(path: str) -> bool:
+    return Path(path).exists()

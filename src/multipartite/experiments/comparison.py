@@ -1,0 +1,118 @@
+"""The grid of a fair comparison: every pooling with every seed, all else equal.
+
+Initial weights and batches depend on the seed alone, so runs of one seed differ in nothing but the pooling, and
+differences between poolings can be taken seed by seed. A comparison is a folder::
+
+    OUT/runs/POOLING/seed-N/    one run each, see `multipartite.experiments.runs`
+    OUT/report/                 what `multipartite report` writes
+
+Nothing else is kept: what is finished, what is half done and what is new is read off the runs themselves, so a
+comparison that was killed is taken up again by the same command, and a wider one adds to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from multipartite import pooling
+from multipartite.errors import InputError
+from multipartite.experiments.jobs import Job
+from multipartite.experiments.runs import RunConfig, read_run
+
+__all__ = ["Grid", "canonical", "different_settings", "split_poolings"]
+
+_FREE = {"pooling", "seed", "accelerator", "devices", "num_nodes", "threads", "data_dir", "download"}
+
+
+def split_poolings(words: str) -> tuple[str, ...]:
+    """Split a list of pooling words at its commas, but not at those between the options of one word.
+
+    Examples
+    --------
+    >>> split_poolings("max,multipartite:groups=2,temperature=inf,average")
+    ('max', 'multipartite:groups=2,temperature=inf', 'average')
+    """
+    found: list[str] = []
+    for item in filter(None, (item.strip() for item in words.split(","))):
+        if found and ":" in found[-1] and "=" in item and ":" not in item.partition("=")[0]:
+            found[-1] += f",{item}"
+        else:
+            found.append(item)
+    return tuple(found)
+
+
+def canonical(word: str) -> str:
+    """Write a pooling word in one way: options in alphabetical order.
+
+    Examples
+    --------
+    >>> canonical("max:dilation=1,ceil_mode=True")
+    'max:ceil_mode=True,dilation=1'
+    """
+    name, options = pooling.parse(word)
+    return f"{name}:{','.join(f'{k}={v}' for k, v in sorted(options.items()))}" if options else name
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Poolings times seeds; `base` says everything else.
+
+    Examples
+    --------
+    >>> grid = Grid(RunConfig("digits", epochs=3), ("max", "average"), seeds=2)
+    >>> [job.name for job in grid.jobs(Path("out"))]
+    ['max/seed-0', 'average/seed-0', 'max/seed-1', 'average/seed-1']
+    """
+
+    base: RunConfig
+    poolings: tuple[str, ...]
+    seeds: int
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise InputError(f"seeds must be at least 1, got {self.seeds}")
+        if not self.poolings:
+            raise InputError(f"poolings must name at least one of {', '.join(pooling.available())}")
+        seen: dict[str, str] = {}
+        for word in self.poolings:
+            if (first := seen.setdefault(canonical(word), word)) is not word:
+                raise InputError(f"poolings must differ, but {word!r} and {first!r} are the same")
+
+    def jobs(self, out: Path) -> list[Job]:
+        """Lay the grid out under `out`, seed by seed, so that the early results compare all poolings."""
+        return [
+            Job(
+                dataclasses.replace(self.base, pooling=word, seed=seed),
+                out / "runs" / _folder(word) / f"seed-{seed}",
+            )
+            for seed in range(self.seeds)
+            for word in self.poolings
+        ]
+
+    def check(self, out: Path) -> None:
+        """Refuse an `out` that holds runs of other settings; better now than after hours of training."""
+        for head in sorted(out.glob("runs/*/seed-*/config.json")):
+            there = read_run(head.parent).config
+            if names := different_settings([self.base, there]):
+                was, now = (", ".join(f"{n}={getattr(c, n)!r}" for n in names) for c in (there, self.base))
+                raise InputError(f"{out} holds runs with {was}, not {now}: choose another --out")
+
+
+def _folder(word: str) -> str:
+    return re.sub(r"[^\w.=+-]+", "-", canonical(word))
+
+
+def different_settings(configs: Sequence[RunConfig]) -> list[str]:
+    """Name the settings in which runs differ, other than the pooling, the seed and where they ran.
+
+    Examples
+    --------
+    >>> different_settings([RunConfig(seed=1), RunConfig(pooling="average"), RunConfig(epochs=3)])
+    ['epochs']
+    """
+    names = [field.name for field in dataclasses.fields(RunConfig) if field.name not in _FREE]
+    return [name for name in names if len({getattr(config, name) for config in configs}) > 1]

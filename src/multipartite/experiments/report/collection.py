@@ -1,0 +1,106 @@
+"""Which runs a report is about: those under a folder, finished, of one data set and one set of settings."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from multipartite.errors import InputError
+from multipartite.experiments.comparison import canonical, different_settings
+from multipartite.experiments.runs import Run, RunConfig, Summary, read_run
+
+__all__ = ["BASELINE", "Collection", "collect"]
+
+BASELINE = "max"
+_ORDER = ("average", "max", "stochastic", "multipartite")  # of the paper's tables
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Finished runs by pooling and seed, in the order of the paper's tables; `unfinished` are left out."""
+
+    folder: Path
+    runs: dict[str, dict[int, Run]]
+    unfinished: tuple[str, ...]
+
+    @property
+    def config(self) -> RunConfig:
+        """Any of the configurations: they agree in everything but pooling, seed and machine."""
+        return next(iter(next(iter(self.runs.values())).values())).config
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds that some pooling has."""
+        return sorted({seed for runs in self.runs.values() for seed in runs})
+
+    def summaries(self, pooling: str) -> dict[int, Summary]:
+        """Give the summary of every seed of one pooling, by seed."""
+        found = sorted(self.runs[pooling].items())
+        return {seed: run.summary for seed, run in found if run.summary is not None}
+
+
+def collect(folder: Path | str) -> Collection:
+    """Read every run under `folder` and check that they can be compared.
+
+    Examples
+    --------
+    >>> collect("no/such/folder")
+    Traceback (most recent call last):
+        ...
+    multipartite.errors.InputError: no/such/folder is not there: give the folder of a comparison
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not there: give the folder of a comparison")
+    found = [read_run(path) for path in _folders(folder)]
+    if not found:
+        raise InputError(f"{folder} holds no runs: make some with `multipartite compare --out {folder}`")
+    _comparable(found)
+    finished = [run for run in found if run.finished]
+    if not finished:
+        raise InputError(f"none of the {len(found)} runs in {folder} is finished: go on with them first")
+    runs: dict[str, dict[int, Run]] = {}
+    for run in sorted(finished, key=lambda run: _place(run.config.pooling)):
+        seeds = runs.setdefault(canonical(run.config.pooling), {})
+        if (twin := seeds.setdefault(run.config.seed, run)) is not run:
+            raise InputError(f"{twin.path} and {run.path} hold the same run: take one away")
+    unfinished = (str(run.path.relative_to(folder)) for run in found if not run.finished)
+    return Collection(folder, runs, tuple(unfinished))
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    """Folders of runs in and under `folder`; other people's config.json files are passed over."""
+    for place, below, files in os.walk(folder):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if "config.json" in files and _ours(Path(place) / "config.json"):
+            below.clear()
+            yield Path(place)
+
+
+def _ours(path: Path) -> bool:
+    try:
+        head = json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(head, dict) and {"format", "key", "config"} <= head.keys()
+
+
+def _comparable(runs: Sequence[Run]) -> None:
+    configs = [run.config for run in runs]
+    if not (names := different_settings(configs)):
+        return
+    name = "dataset" if "dataset" in names else names[0]
+    first: dict[object, Run] = {}
+    for run in runs:
+        first.setdefault(getattr(run.config, name), run)
+    which = ", ".join(f"{value} (in {run.path})" for value, run in first.items())
+    kind = "data sets" if name == "dataset" else f"settings of {name}"
+    raise InputError(f"runs of different {kind} are mixed, which cannot be compared: {which}; give one folder each")
+
+
+def _place(word: str) -> tuple[int, str]:
+    name = canonical(word).partition(":")[0]
+    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), canonical(word))

@@ -1,0 +1,131 @@
+"""The report as one HTML file that needs nothing else, and as Markdown; names from data are escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from multipartite.experiments.report.collection import BASELINE, Collection
+from multipartite.experiments.report.curves import METRICS, Curve
+from multipartite.experiments.report.pictures import Gallery
+from multipartite.experiments.report.table import Row
+
+__all__ = ["Content", "html", "markdown"]
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything that a report says."""
+
+    collection: Collection
+    rows: Sequence[Row]
+    curves: Sequence[Curve]
+    verdict: Sequence[str]
+    gallery: Gallery
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """How the runs were made, for the small print."""
+        config = self.collection.config
+        run = next(iter(next(iter(self.collection.runs.values())).values()))
+        summary = run.summary
+        assert summary is not None  # a collection holds finished runs only
+        shown = {
+            "data set": config.dataset,
+            "network": summary.network,
+            "training images": f"{summary.train_images:,}",
+            "validation": f"{config.validation:.0%} of the training set",
+            "epochs": str(config.epochs),
+            "batch size": str(config.batch_size),
+            "seeds": ", ".join(map(str, self.collection.seeds)),
+            "device": f"{summary.device}, {summary.threads} thread{'s' * (summary.threads > 1)} a run",
+            "revision": run.revision or "unknown",
+        }
+        given = {n: getattr(config, n) for n in ("lr", "momentum", "weight_decay", "schedule")}
+        shown |= {name.replace("_", " "): str(value) for name, value in given.items() if value is not None}
+        return shown | run.versions
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know to read the tables right."""
+        counts = {row.test.n for row in self.rows}
+        notes = [
+            "Errors are in percent, mean ± standard deviation over seeds; the gap is test minus training error.",
+            "Training error is measured at the end, with the network as it is tested. Runs of one seed start from "
+            "the same weights and see the same batches.",
+        ]
+        if max(counts) == 1:
+            notes.append("One seed only: there are no standard deviations and no intervals.")
+        elif any(row.versus for row in self.rows):
+            notes.append(
+                f"Minus {BASELINE}: mean difference in test error over paired seeds with its 95% t interval, "
+                "uncorrected for the number of comparisons; an interval without zero is in bold."
+            )
+        if len(counts) > 1:
+            notes.append("The poolings do not all have the same number of seeds.")
+        if not any(row.pooling == BASELINE for row in self.rows):
+            notes.append(f"There is no {BASELINE} pooling here, so there are no differences to it.")
+        if left := self.collection.unfinished:
+            notes.append(f"Unfinished and left out: {', '.join(left)}.")
+        return notes
+
+    def chart_data(self) -> dict[str, Any]:
+        """Give what the page's script draws."""
+        by_metric = {
+            metric: {
+                "label": label,
+                "series": [
+                    {"train": _short(c.train), "validation": _short(c.validation), "test": c.test}
+                    for c in self.curves
+                    if c.metric == metric
+                ],
+            }
+            for metric, label in METRICS.items()
+        }
+        rows = [
+            {
+                "name": row.pooling,
+                "train": {"mean": row.train.mean, "values": row.train.values},
+                "test": {"mean": row.test.mean, "values": row.test.values},
+                "paper": row.paper,
+                "versus": vars(row.versus) if row.versus else None,
+            }
+            for row in self.rows
+        ]
+        return {"rows": rows, "curves": by_metric, "baseline": BASELINE}
+
+
+def _short(values: Sequence[float]) -> list[float]:
+    return [float(f"{value:.5g}") for value in values]
+
+
+def _environment(*, autoescape: bool) -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("multipartite.experiments.report"),
+        autoescape=autoescape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["megabytes"] = lambda count: f"{count / 2**20:,.0f}"
+    environment.filters["cell"] = _cell
+    return environment
+
+
+def _cell(text: object) -> str:
+    """Make a name safe inside a Markdown table."""
+    return escape(str(text), quote=False).replace("|", "\\|").replace("`", "\\`").replace("\n", " ")
+
+
+def html(content: Content) -> str:
+    """Write one page with its style, its script, its data and its pictures inside."""
+    return _environment(autoescape=True).get_template("report.html").render(content=content)
+
+
+def markdown(content: Content) -> str:
+    """Write the same tables and words as Markdown; the figures are the PNG files beside it."""
+    return _environment(autoescape=False).get_template("report.md").render(content=content)

@@ -1,0 +1,124 @@
+"""Pictures of what each pooling looks at: score maps and picked pixels on real test images.
+
+Of every pooling the network with the lowest seed is opened, and what its first pooling layer does to a few test
+images is drawn over them, by the same code as ``multipartite explain``.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from multipartite.errors import InputError
+from multipartite.experiments import checkpoint
+from multipartite.experiments.assembly import assemble, prepare
+from multipartite.experiments.data import Dataset
+from multipartite.experiments.looking import look
+from multipartite.experiments.report.collection import Collection
+from multipartite.experiments.runs import Run
+
+__all__ = ["Gallery", "Strip", "gallery"]
+
+_IMAGES = 6
+_POOLINGS = 12
+_SCALE = 3  # screen pixels an image pixel, so that grids stay sharp when zoomed
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One line of pictures, as PNG data addresses, with what they show."""
+
+    title: str
+    note: str
+    images: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """All strips; where there are none, `reason` says why."""
+
+    strips: tuple[Strip, ...] = ()
+    labels: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def gallery(collection: Collection) -> Gallery:
+    """Draw the strips of every pooling that still has a checkpoint."""
+    nets = []
+    for pooling, runs in list(collection.runs.items())[:_POOLINGS]:
+        run = runs[min(runs)]
+        try:
+            if (found := checkpoint.load(run.path)) is not None:
+                nets.append((pooling, run, found[0]))
+        except InputError:
+            continue  # a damaged checkpoint costs its pictures, not the report
+    if not nets:
+        return Gallery(reason="the runs were kept without their weights")
+    try:
+        data = prepare(nets[0][1].config)
+    except (InputError, OSError) as error:
+        return Gallery(reason=f"the data set could not be opened: {error}")
+    chosen = [int((data.test_labels == c).nonzero()[0]) for c in data.test_labels.unique()[:_IMAGES]]
+    batch = data.normalise(data.test_images[chosen])
+    plain = [_rgb(image) for image in data.test_images[chosen]]
+    strips = [Strip("test images", "as the network gets them", tuple(map(_png, plain)))]
+    for pooling, run, tensors in nets:
+        strips += _strips(pooling, _restored(run, data, tensors), batch, plain)
+    labels = tuple(data.class_names[int(data.test_labels[row])] for row in chosen)
+    return Gallery(tuple(strips), labels)
+
+
+def _restored(run: Run, data: Dataset, tensors: dict[str, Tensor]) -> nn.Sequential:
+    net = assemble(run.config, data)
+    net.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+    return net.eval()
+
+
+def _strips(pooling: str, net: nn.Sequential, batch: Tensor, plain: list[Any]) -> list[Strip]:
+    looks = [found[0] for image in batch if (found := look(net, image[None])[1])]
+    strips = []
+    if hasattr(getattr(net, looks[0].layer), "score") if looks else False:
+        strips.append(
+            Strip(pooling, "score of every pixel: bright ranks high", tuple(_png(_heat(x.score)) for x in looks))
+        )
+    overlaid = (_overlay(image, x.picks) for image, x in zip(plain, looks, strict=False))
+    return [*strips, Strip(pooling, "share of the channels that take the pixel", tuple(map(_png, overlaid)))]
+
+
+def _rgb(image: Tensor) -> np.ndarray[Any, Any]:
+    """Turn a uint8 image (C, H, W) of one or three channels into floats (H, W, 3) in 0 to 1."""
+    channels = image[:3] if len(image) >= 3 else image[:1].expand(3, -1, -1)
+    return channels.permute(1, 2, 0).numpy().astype(np.float32) / 255
+
+
+def _heat(scores: Tensor) -> np.ndarray[Any, Any]:
+    from matplotlib import colormaps
+
+    return colormaps["magma"](scores.sqrt().numpy())[..., :3]
+
+
+def _overlay(image: np.ndarray[Any, Any], share: Tensor) -> np.ndarray[Any, Any]:
+    """Lay the picks in orange over the dimmed image; a convolution without padding shaves the border off."""
+    weight = np.zeros(image.shape[:2], np.float32)
+    rows, columns = share.shape
+    top, left = (max(0, side - given) // 2 for side, given in zip(image.shape[:2], share.shape, strict=True))
+    inside = weight[top : top + rows, left : left + columns]
+    inside[...] = share.clamp(0, 1).numpy()[: inside.shape[0], : inside.shape[1]]
+    ground = 0.45 * image.mean(-1, keepdims=True).repeat(3, -1)
+    orange = np.array([1.0, 0.62, 0.1], np.float32)
+    alpha = np.sqrt(weight)[..., None]
+    return ground * (1 - alpha) + orange * alpha
+
+
+def _png(picture: np.ndarray[Any, Any]) -> str:
+    from PIL import Image
+
+    pixels = (np.clip(picture, 0, 1) * 255).round().astype(np.uint8).repeat(_SCALE, 0).repeat(_SCALE, 1)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).quantize(64).save(buffer, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,70 @@
+"""A report is a folder of files that are written together: HTML, Markdown, CSV and PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from multipartite.experiments.files import write_atomically
+from multipartite.experiments.report.collection import Collection, collect
+from multipartite.experiments.report.curves import curves
+from multipartite.experiments.report.images import images
+from multipartite.experiments.report.page import Content, html, markdown
+from multipartite.experiments.report.pictures import Gallery, gallery
+from multipartite.experiments.report.sheets import sheets
+from multipartite.experiments.report.table import Row, tabulate
+from multipartite.experiments.report.verdict import verdict
+
+__all__ = ["Report", "write_report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written, and the gist of it."""
+
+    page: Path
+    verdict: tuple[str, ...]
+    rows: Sequence[Row]
+    collection: Collection
+
+
+def write_report(folder: Path | str, out: Path | str | None = None, *, pictures: bool = True) -> Report:
+    """Read the runs under `folder` and write their report.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the runs are, at any depth.
+    out : Path, optional
+        Where the report goes; else ``report`` in `folder`.
+    pictures : bool
+        Whether to look into the networks whose checkpoints are there; it needs the data set.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from multipartite.experiments.jobs import Job, work
+    >>> from multipartite.experiments.runs import RunConfig
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> outcome = work(Job(RunConfig("digits", epochs=1, limit=200, threads=1), folder / "max" / "seed-0"))
+    >>> report = write_report(folder, pictures=False)
+    >>> sorted(path.name for path in report.page.parent.iterdir())
+    ['cost.csv', 'curves.csv', 'curves.png', 'errors.csv', 'errors.png', 'report.html', 'report.md', 'runs.csv']
+    """
+    collection = collect(folder)
+    rows, drawn = tabulate(collection), curves(collection)
+    words = verdict(rows, collection.config.dataset)
+    seen = gallery(collection) if pictures else Gallery(reason="pictures were not asked for")
+    content = Content(collection, rows, drawn, words, seen)
+    out = Path(out) if out is not None else Path(folder) / "report"
+    out.mkdir(parents=True, exist_ok=True)
+    files: dict[str, bytes] = {
+        **{name: text.encode() for name, text in sheets(collection, rows, drawn).items()},
+        **images(rows, drawn),
+        "report.md": markdown(content).encode(),
+        "report.html": html(content).encode(),
+    }
+    for name, data in files.items():
+        write_atomically(out / name, data)
+    return Report(out / "report.html", tuple(words), rows, collection)
