@@ -66,34 +66,72 @@ def fit(
         raise InputError("an iterator can be read once only: give a loader, or passes=1")
     if device is None:
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    for done in range(passes):
-        batches = 0
-        with _settling(model, layers, layers[done:]):
-            for inputs, labels in _shown(loader, progress, f"fit {done + 1}/{passes}"):
-                with supervise(torch.as_tensor(labels).to(device)):
-                    model(inputs.to(device))
-                batches += 1
-        if not batches:
-            raise InputError("the loader gave no batches: there is nothing to fit to")
+    met: list[SupervisedLayer] = []  # in the order in which the model runs them
+    with _in_evaluation(model), _undone_by_errors(layers):
+        for done in range(min(passes, len(layers))):
+            batches = 0
+            with _settling([layer for layer in layers if layer not in met[:done]], met):
+                for batch in _shown(loader, progress, f"fit {done + 1}/{passes}"):
+                    inputs, labels = _pair(batch)
+                    with supervise(torch.as_tensor(labels).to(device)):
+                        model(inputs.to(device))
+                    batches += 1
+            if not batches:
+                raise InputError("the loader gave no batches: there is nothing to fit to")
     return model
 
 
+def _pair(batch: Any) -> tuple[Any, Any]:
+    if not isinstance(batch, tuple | list) or len(batch) < 2:
+        raise InputError(f"batches must be (input, labels), got {type(batch).__name__}")
+    return batch[0], batch[1]
+
+
 @contextmanager
-def _settling(model: nn.Module, layers: list[SupervisedLayer], open_layers: list[SupervisedLayer]) -> Iterator[None]:
-    """In evaluation mode, with `open_layers` started afresh and remembering everything."""
+def _in_evaluation(model: nn.Module) -> Iterator[None]:
+    """In evaluation mode; afterwards every module is in its own mode again."""
     modes = [(m, m.training) for m in model.modules()]
-    momenta = [(layer, layer.momentum) for layer in layers]
     try:
         model.eval()
-        for layer in open_layers:
-            layer.reset()
-            layer.momentum, layer.settling = 0.0, True
         yield
     finally:
-        for layer, momentum in momenta:
-            layer.momentum, layer.settling = momentum, False
         for module, mode in modes:
             module.training = mode
+
+
+@contextmanager
+def _undone_by_errors(layers: list[SupervisedLayer]) -> Iterator[None]:
+    """Put everything back that the layers had learned, if what runs inside fails."""
+    put_back = [layer.remember() for layer in layers]
+    try:
+        yield
+    except BaseException:
+        for undo in put_back:
+            undo()
+        raise
+
+
+@contextmanager
+def _settling(layers: list[SupervisedLayer], met: list[SupervisedLayer]) -> Iterator[None]:
+    """Let `layers` learn in evaluation mode, each afresh when it first runs; `met` gets those new to it."""
+    momenta = [layer.momentum for layer in layers]
+    fresh = set(layers)
+
+    def start(layer: nn.Module, _: Any) -> None:
+        if isinstance(layer, SupervisedLayer) and layer in fresh:
+            fresh.remove(layer)
+            layer.reset()
+            layer.momentum, layer.settling = 0.0, True
+            if layer not in met:
+                met.append(layer)
+
+    hooks = [layer.register_forward_pre_hook(start) for layer in layers]
+    try:
+        yield
+    finally:
+        for layer, momentum, hook in zip(layers, momenta, hooks, strict=True):
+            layer.momentum, layer.settling = momentum, False
+            hook.remove()
 
 
 def _shown(loader: Iterable[Any], progress: bool | None, what: str) -> Iterable[Any]:

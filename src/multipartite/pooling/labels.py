@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from multipartite.errors import InputError
+
 __all__ = ["current_labels", "supervise", "to_resolution"]
 
 _LABELS: ContextVar[Tensor | None] = ContextVar("multipartite_labels", default=None)
@@ -33,11 +35,18 @@ def supervise(labels: Any) -> Iterator[None]:
     ...     current_labels()
     tensor([3, 1])
     """
-    token = _LABELS.set(None if labels is None else torch.as_tensor(labels).detach())
+    token = _LABELS.set(None if labels is None else _as_tensor(labels))
     try:
         yield
     finally:
         _LABELS.reset(token)
+
+
+def _as_tensor(labels: Any) -> Tensor:
+    try:
+        return torch.as_tensor(labels).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"labels must be a tensor, an array or a list of numbers: {error}") from error
 
 
 def current_labels() -> Tensor | None:
@@ -61,6 +70,8 @@ def to_resolution(labels: Tensor, spatial: torch.Size) -> Tensor:
     """
     for dim, size in enumerate(spatial, start=1):
         length = labels.shape[dim]
+        if length == 0 and size > 0:
+            raise InputError(f"labels a pixel must cover the image, got shape {tuple(labels.shape)}")
         if length != size:
             nearest = (2 * torch.arange(size, device=labels.device) + 1) * length // (2 * size)
             labels = labels.index_select(dim, nearest)

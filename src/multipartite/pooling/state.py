@@ -78,6 +78,26 @@ class FactorState(nn.Module):
             self.offset = torch.zeros(self.groups, 1, r, dtype=dtype, **where)
             self.log_prior = torch.zeros(r, dtype=dtype, **where)
 
+    def unsettle(self) -> None:
+        """Forget the number of channels too: the layer is as it was before it met any."""
+        self.num_channels, self.statistics = None, None
+        self.factor = self.offset = self.log_prior = self.updates = None
+        self.steps, self.informed = 0, False
+
+    def remember(self) -> Callable[[], None]:
+        """Keep a copy of what was learned, and return a function that puts it back."""
+        channels, steps, informed = self.num_channels, self.steps, self.informed
+        copies = {name: buffer.clone() for name, buffer in self.named_buffers()}
+
+        def put_back() -> None:
+            if channels is None:
+                self.unsettle()
+            for name, buffer in self.named_buffers():
+                buffer.copy_(copies[name])
+            self.steps, self.informed = steps, informed
+
+        return put_back
+
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
         def keep_float32(tensor: Tensor) -> Tensor:
             moved: Tensor = fn(tensor)
@@ -101,17 +121,12 @@ class FactorState(nn.Module):
     ) -> None:
         came = state_dict.get(f"{prefix}factor")
         if came is not None:
-            channels = came.shape[0] * came.shape[1]
-            if self.num_channels is None and came.shape[0] == self.groups:
-                self.settle(channels)
-            assert self.factor is not None or came.shape[0] != self.groups
-            if self.factor is None or came.shape != self.factor.shape:
-                held = "not settled" if self.factor is None else f"{tuple(self.factor.shape)}"
+            fits = self._make_room(came, state_dict.get(f"{prefix}statistics.count"))
+            if not fits:
                 errors.append(
                     f"layer {prefix.rstrip('.') or type(self).__name__!r}: the state is for other channels, classes or "
-                    f"groups: factor (groups, channels a group, rank) is {held} here and {tuple(came.shape)} there; "
-                    f"this layer has num_channels={self.num_channels}, num_classes={self.num_classes}, "
-                    f"groups={self.groups}"
+                    f"groups: its factor (groups, channels a group, rank) is {tuple(came.shape)}, and this layer has "
+                    f"num_channels={self.num_channels}, num_classes={self.num_classes}, groups={self.groups}"
                 )
                 for key in [k for k in state_dict if k.startswith(prefix)]:
                     del state_dict[key]
@@ -123,6 +138,19 @@ class FactorState(nn.Module):
             self.steps = int(self.updates)
             self.look()
 
+    def _make_room(self, factor: Tensor, count: Tensor | None) -> bool:
+        """Settle a new layer for a factor that is being loaded; whether it fits, and if not nothing changes."""
+        new = self.num_channels is None
+        if (count is not None and len(count) != self.num_classes) or factor.shape[0] != self.groups:
+            return False
+        if new:
+            self.settle(factor.shape[0] * factor.shape[1])
+        assert self.factor is not None
+        fits = self.factor.shape == factor.shape
+        if new and not fits:
+            self.unsettle()
+        return fits
+
     def fold(self) -> Fold | None:
         """Return what scores a pixel now; None before the layer has met any channels."""
         if self.factor is None:
@@ -130,7 +158,9 @@ class FactorState(nn.Module):
         kind = "information" if self.offset is not None else _KINDS[pooling_criterion(self.criterion).power]
         # while a training step is traced, the factor that it will meet is not known yet
         informed = None if self.training and torch.compiler.is_compiling() else self.informed
-        return Fold(self.factor, self.offset, self.log_prior, self.factor.new_zeros(()), kind, informed)
+        # a refit writes in place, and the gradient of an earlier forward may still need the factor it met
+        factor = self.factor.clone() if torch.is_grad_enabled() else self.factor
+        return Fold(factor, self.offset, self.log_prior, self.factor.new_zeros(()), kind, informed)
 
     def look(self) -> None:
         """Find out whether every group's factor is worth using."""

@@ -93,7 +93,10 @@ class _StochasticPool(nn.Module):
     def extra_repr(self) -> str:
         """Show the window."""
         w = self.window
-        return f"kernel_size={w.kernel_size}, stride={w.stride}, padding={w.padding}, dilation={w.dilation}"
+        return (
+            f"kernel_size={w.kernel_size}, stride={w.stride}, padding={w.padding}, dilation={w.dilation}, "
+            f"ceil_mode={w.ceil_mode}"
+        )
 
 
 class StochasticPool1d(_StochasticPool):

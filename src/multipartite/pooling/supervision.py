@@ -88,13 +88,19 @@ class SupervisedLayer(FactorState):
 
     def observe(self, x: Tensor) -> None:
         """Learn from a batch of activations (N, C, *spatial), if there are labels for it."""
-        if self.num_channels is None:
+        new = self.num_channels is None
+        if new:
             self.settle(x.shape[1], x.device)
         assert self.factor is not None
         if torch.compiler.is_compiling():
             _observe(x.detach(), self._handle, self.factor, self.offset, self.log_prior)
-        else:
+            return
+        try:
             self._learn(x.detach(), self.factor, self.offset, self.log_prior)
+        except Exception:
+            if new:
+                self.unsettle()  # what cannot be used does not settle a layer either
+            raise
 
     @torch.no_grad()
     def _learn(self, x: Tensor, *buffers: Tensor | None) -> None:
@@ -106,8 +112,12 @@ class SupervisedLayer(FactorState):
             return
         if self.statistics is None:
             raise InputError("this layer is frozen: it cannot learn any more; put it in eval mode")
+        if x.is_meta:
+            return
         batch = self._summary(x, labels)
         shared = self._shared()
+        if batch is None and not shared:
+            return
         self.steps += 1
         assert self.updates is not None
         self.updates += 1
@@ -115,57 +125,55 @@ class SupervisedLayer(FactorState):
         if shared:  # keep what this process saw apart until all processes exchange it
             self._pending = self._pending or [self.statistics.empty()]
             target = self._pending[0]
+        target.decay(self.momentum)
         if batch is not None:
-            target.decay(self.momentum).merge(batch)
-        else:
-            target.decay(self.momentum)
+            target.merge(batch)
         if (self.steps - 1) % self.refit_every == 0 or self.settling:
             if shared:
-                since = self.refit_every if self.steps > 1 else 1
+                since = self.refit_every if self.steps > 1 and not self.settling else 1
                 joined = all_reduce(target, self.statistics.mean, self.process_group)
                 self.statistics.decay(1 - (1 - self.momentum) ** since).merge(joined)
                 self._pending.clear()
             self.refit(*buffers)
 
     def _summary(self, x: Tensor, labels: Tensor) -> ClassStatistics | None:
-        """Statistics of one batch, or None where it holds NaN or infinity."""
+        """Statistics of one batch, or None where it has no labelled rows or holds NaN or infinity."""
         assert self.statistics is not None
         labels = labels.to(x.device)
-        if labels.ndim == x.ndim - 1 and not labels.is_floating_point() and not self._one_hot(labels):
-            labels = to_resolution(labels, x.shape[2:])
-            self._check_length(len(labels), len(x))
-            # a label a pixel: pixels become rows
-            x, labels = x.movedim(1, -1).reshape(-1, x.shape[1]), labels.reshape(-1)
-        else:
-            labels = labels.reshape(1) if labels.ndim == 0 else labels
-            self._check_length(len(labels), len(x))
-            x = self._subsample(x.flatten(2))
+        labels = labels.reshape(1) if labels.ndim == 0 else labels
+        if len(labels) != len(x):
+            raise InputError(f"labels must be as many as images, got {len(labels)} labels for a batch of {len(x)}")
+        a_pixel = labels.ndim == x.ndim - 1 and not labels.is_floating_point() and not self._one_hot(labels)
+        if a_pixel:
+            labels = to_resolution(labels, x.shape[2:]).flatten(1)  # [N, L]
+        x = x.flatten(2)  # [N, C, L]
+        places = self._places(*x.shape[::2])
+        if places is not None:
+            x = x.index_select(2, places.to(x.device, non_blocking=True))
+            labels = labels.index_select(1, places.to(x.device)) if a_pixel else labels
+        if a_pixel:  # pixels become rows
+            x, labels = x.transpose(1, 2).reshape(-1, x.shape[1]), labels.reshape(-1)
         batch = self.statistics.empty().update(x, labels)
-        if not torch.isfinite(batch.scatter.sum() + batch.mean.sum()):
+        usable = torch.isfinite(batch.scatter.sum() + batch.mean.sum())
+        rows, finite = torch.stack([batch.total, usable.to(batch.total)]).tolist()  # one look at the device
+        if not finite:
             self.refused += 1
             warnings.warn(
                 f"{type(self).__name__}: refused a batch with NaN or infinite activations ({self.refused} so far); "
                 "statistics and factor stay as they were",
                 stacklevel=2,
             )
-            return None
-        return batch
+        return batch if finite and rows > 0 else None
 
     def _one_hot(self, labels: Tensor) -> bool:
         return labels.ndim == 2 and labels.shape[1] == self.num_classes
 
-    def _check_length(self, labels: int, images: int) -> None:
-        if labels != images:
-            raise InputError(f"labels must be as many as images, got {labels} labels for a batch of {images}")
-
-    def _subsample(self, x: Tensor) -> Tensor:
-        """At most about `max_rows` pixels of the batch x [N, C, L]: the same places in every image, drawn anew."""
-        N, _, L = x.shape
-        if self.max_rows is None or self.max_rows >= N * L:
-            return x
+    def _places(self, images: int, pixels: int) -> Tensor | None:
+        """Which pixels to look at, the same in every image, so that about `max_rows` are seen; None for all."""
+        if self.max_rows is None or self.max_rows >= images * pixels:
+            return None
         generator = torch.Generator().manual_seed(self.steps)
-        places = torch.randperm(L, generator=generator)[: max(1, self.max_rows // N)].sort().values
-        return x.index_select(2, places.to(x.device, non_blocking=True))
+        return torch.randperm(pixels, generator=generator)[: max(1, self.max_rows // images)].sort().values
 
     def _shared(self) -> bool:
         return dist.is_available() and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
