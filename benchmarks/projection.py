@@ -1,0 +1,118 @@
+"""Claim: fitting a supervised projection is at least 15 times faster than scikit-learn's LDA, and it streams.
+
+Two measurements, on made data (1,000,000 rows of 64 float64 features, 10 classes):
+
+1. time of ``SupervisedProjection().fit`` against ``LinearDiscriminantAnalysis`` with solvers eigen and svd, in one
+   process, one after the other in every round, medians over the rounds;
+2. peak memory of ``partial_fit`` over chunks of 10,000 rows, above one chunk, for 10 and for 100 chunks, each in a
+   process of its own, so that one peak does not hide another.
+
+Run it on a quiet machine: ``python benchmarks/projection.py [--rows 1000000] [--rounds 5] [--threads N]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+
+FEATURES, CLASSES, CHUNK = 64, 10, 10_000
+MEGABYTE = 1e6
+
+
+def make_rows(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Gaussian rows whose first columns depend on the class."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, CLASSES, rows)
+    X = rng.standard_normal((rows, FEATURES))
+    X[:, :CLASSES] += np.eye(CLASSES)[y]
+    return X, y
+
+
+def compare_times(rows: int, rounds: int, threads: int) -> None:
+    import torch
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from threadpoolctl import threadpool_limits
+
+    from multipartite import SupervisedProjection
+
+    torch.set_num_threads(threads)
+    X, y = make_rows(rows)
+    rivals = {
+        "multipartite": SupervisedProjection(),
+        "LDA eigen": LinearDiscriminantAnalysis(solver="eigen"),
+        "LDA svd": LinearDiscriminantAnalysis(solver="svd"),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in rivals}
+    with threadpool_limits(threads):
+        for _ in range(rounds + 1):
+            for name, model in rivals.items():
+                start = time.perf_counter()
+                model.fit(X, y)
+                seconds[name].append(time.perf_counter() - start)
+    median = {name: float(np.median(times[1:])) for name, times in seconds.items()}  # the first round warms up
+    print(f"fit on {rows:,} x {FEATURES} float64, {CLASSES} classes, {threads} threads, {rounds} rounds")
+    for name, value in median.items():
+        print(f"  {name:<13} {value:8.3f} s   {value / median['multipartite']:6.1f} times multipartite's time")
+
+
+def stream(chunks: int) -> None:
+    """Print the peak of this process's memory above what it held before the stream, less one chunk."""
+    import psutil
+    import torch
+
+    from multipartite import SupervisedProjection
+
+    torch.set_num_threads(1)
+    SupervisedProjection().fit(*make_rows(100))  # what libraries set aside once is not the stream's
+    process = psutil.Process(os.getpid())
+    start = peak = process.memory_info().rss
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.001):
+            peak = max(peak, process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    model = SupervisedProjection()
+    X, y = make_rows(CHUNK)  # one chunk, refilled in place: the stream itself holds no more
+    rng = np.random.default_rng(1)
+    for _ in range(chunks):
+        rng.standard_normal(out=X)
+        X[:, :CLASSES] += np.eye(CLASSES)[y]
+        model.partial_fit(X, y, classes=range(CLASSES))
+    done.set()
+    watcher.join()
+    print((peak - start - X.nbytes) / MEGABYTE)
+
+
+def compare_memory() -> None:
+    print(f"partial_fit over chunks of {CHUNK:,} x {FEATURES} float64, peak memory above one chunk")
+    for chunks in (10, 100):
+        answer = subprocess.run([sys.executable, __file__, "--stream", str(chunks)], capture_output=True, check=True)
+        print(f"  {chunks:3d} chunks: {float(answer.stdout):6.1f} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--stream", type=int, metavar="CHUNKS", help="only stream so many chunks, print megabytes")
+    options = parser.parse_args()
+    if options.stream:
+        stream(options.stream)
+    else:
+        compare_memory()
+        compare_times(options.rows, options.rounds, options.threads)
+
+
+if __name__ == "__main__":
+    main()
