@@ -137,9 +137,9 @@ X3, Y3 = np.arange(12.0).reshape(4, 3), [0, 1, 0, 1]
         (X3, Y3, {"distance_weight": -1}, "distance_weight must be finite and not negative, got -1"),
         (X3, Y3, {"distance_weight": np.inf}, "distance_weight must be finite and not negative, got inf"),
         (X3, Y3, {"distance_weight": np.nan}, "distance_weight must be finite and not negative, got nan"),
-        (X3, Y3, {"top": 0}, r"top must be a whole number in \[1, 3\], the number of columns, got 0"),
-        (X3, Y3, {"top": 4}, r"top must be a whole number in \[1, 3\], the number of columns, got 4"),
-        (X3, Y3, {"top": 2.5}, r"top must be a whole number in \[1, 3\], the number of columns, got 2.5"),
+        (X3, Y3, {"top": 0}, r"top must lie in \[1, 3\] and be whole \(X has 3 columns\), got 0"),
+        (X3, Y3, {"top": 4}, r"top must lie in \[1, 3\] and be whole \(X has 3 columns\), got 4"),
+        (X3, Y3, {"top": 2.5}, r"top must lie in \[1, 3\] and be whole \(X has 3 columns\), got 2.5"),
         ([["a", 1.0], ["b", 2.0]], [0, 1], {}, "X must be numbers, got text: drop these columns or encode them"),
     ],
 )

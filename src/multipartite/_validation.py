@@ -23,8 +23,9 @@ def check_finite(X: npt.NDArray[Any], names: Sequence[object] | None = None) -> 
         ...
     multipartite.errors.InputError: X must be finite, got NaN or inf in column b: fill or drop these rows
     """
-    if np.isfinite(X.sum(dtype=float)):  # a sum is enough to see that nothing is wrong
-        return
+    with np.errstate(invalid="ignore", over="ignore"):
+        if np.isfinite(X.sum(dtype=float)):  # a sum is enough to see that nothing is wrong
+            return
     bad = np.flatnonzero(~np.isfinite(X).all(axis=0))
     if not len(bad):  # finite numbers whose sum overflowed
         return
@@ -53,15 +54,21 @@ def encode_labels(y: npt.ArrayLike, rows: int) -> tuple[npt.NDArray[Any], npt.ND
     missing = _missing(y)
     if missing.any():
         raise InputError(f"labels must not be missing, got {int(missing.sum())} of {rows}: drop these rows")
-    classes, index = np.unique(y, return_inverse=True)
+    try:
+        classes, index = np.unique(y, return_inverse=True)
+    except TypeError as error:  # they have no order
+        kinds = " and ".join(sorted({type(label).__name__ for label in y}))
+        raise InputError(f"labels must be all numbers or all words, got {kinds}") from error
     if len(classes) < 2:
-        raise InputError(f"need at least two classes to tell apart, got one class: {classes[0]!r}")
+        raise InputError(f"need at least two classes to tell apart, got one class: {classes.tolist()[0]!r}")
     return classes, index.astype(np.int64)
 
 
 def _missing(y: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     if y.dtype.kind == "f":
         return np.isnan(y)
-    if y.dtype.kind == "O":
-        return np.array([v is None or v != v for v in y], dtype=bool)
+    if y.dtype.kind in "mM":
+        return np.isnat(y)
+    if y.dtype.kind == "O":  # what does not equal itself, or cannot tell, as pandas.NA
+        return np.array([v is None or (v == v) is not True for v in y], dtype=bool)
     return np.zeros(len(y), dtype=bool)

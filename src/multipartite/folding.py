@@ -17,7 +17,7 @@ from multipartite.criteria import CRITERIA, Criterion, Group, criterion
 from multipartite.errors import InputError
 from multipartite.statistics import ClassStatistics
 
-__all__ = ["Fold", "fold", "one_versus_rest", "pooling_criterion", "reduce_scores"]
+__all__ = ["Fold", "fold", "one_versus_rest", "pooling_criterion", "projected_variance", "reduce_scores"]
 
 _FLOOR = 1e-12  # the least variance, as a share of the largest
 
@@ -46,7 +46,7 @@ def one_versus_rest(P: Tensor, variance: Tensor, present: Tensor | None = None, 
     """
     measure = pooling_criterion(name)
     assert measure.from_moments is not None
-    m = torch.ones_like(variance) if present is None else present.to(variance)
+    m = variance.new_ones(variance.shape[-1]) if present is None else present.to(variance)
     s = _floored(variance, m)
     two = torch.full_like(s, 2.0)  # each side weighs the same
     foreground = Group(two, P, s)
@@ -137,22 +137,36 @@ def fold(statistics: ClassStatistics, A: Tensor, name: str = "kl") -> Fold:
     d, c = A.shape[-2:]
     m = statistics.present.to(A)
     k = m.sum()
-    s = _floored(torch.einsum("gdc,gde,gec->gc", A, statistics.within.to(A), A), m)  # [g, c]
+    s = _floored(projected_variance(statistics, A), m)  # [g, c]
     scale = k / (k - 1).clamp_min(1)
     w = torch.where(m * (k > 1) > 0, measure.weight(s, _mean_of_others(s, m)), 0)
     H = torch.diag(m) - m[:, None] * m / k.clamp_min(1)
     constant = one_versus_rest(torch.zeros_like(s), s, m, name).sum(-1)
+    F = scale * A @ H * w[:, None, :] ** (1 / measure.power)  # [g, d, c]; its columns are of like size, w is not
     if measure.power == 1:
-        return Fold(scale * A @ H * w[:, None, :], None, None, constant, "absolute")
-    D = w[..., None] * scale**2
+        return Fold(F, None, None, constant, "absolute")
     if c - 1 < d:
-        values, V = torch.linalg.eigh(H @ (D * H))
-        factor = A @ (V * values.clamp_min(0).sqrt()[:, None, :])[..., 1:]  # H has one null direction
+        factor = F @ torch.linalg.eigh(F.mT @ F).eigenvectors[..., 1:]  # H has one null direction
     else:
-        B = A @ H  # [g, d, c]
-        values, V = torch.linalg.eigh(B @ (D * B.mT))
+        values, V = torch.linalg.eigh(F @ F.mT)
         factor = V * values.clamp_min(0).sqrt()[:, None, :]
     return Fold(factor, None, None, constant, "quadratic")
+
+
+def projected_variance(statistics: ClassStatistics, A: Tensor) -> Tensor:
+    """Within-class variance s_i of every column of X A, shape (groups, c).
+
+    It is kept above 1e-12 of the variance between the classes: values that do not vary within any class would
+    make every score infinite.
+
+    Examples
+    --------
+    >>> statistics = ClassStatistics(2, 1).update([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1])
+    >>> projected_variance(statistics, torch.tensor([[[-3.0, 3.0]]], dtype=torch.float64))
+    tensor([[9., 9.]], dtype=torch.float64)
+    """
+    within, between = (torch.einsum("gdc,gde,gec->gc", A, S.to(A), A) for S in (statistics.within, statistics.between))
+    return torch.maximum(within, _FLOOR * between)
 
 
 def _fold_information(statistics: ClassStatistics, A: Tensor) -> Fold:
@@ -161,7 +175,8 @@ def _fold_information(statistics: ClassStatistics, A: Tensor) -> Fold:
     precision = A @ torch.linalg.pinv(A.mT @ Sw @ A, rtol=1e-10, hermitian=True) @ A.mT  # [g, d, d]
     factor = precision @ M.mT  # [g, d, c]
     offset = -(M * factor.mT).sum(-1)[:, None, :] / 2 - centre @ factor
-    log_prior = statistics.prior.to(A).log()
+    prior = statistics.prior.to(A)
+    log_prior = torch.where(prior.sum() > 0, prior, 1 / len(prior)).log()  # nothing seen: all alike
     return Fold(factor, offset, log_prior, A.new_zeros(len(A)), "information")
 
 

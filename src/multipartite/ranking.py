@@ -85,7 +85,7 @@ def rank_features(
     d = X.shape[1]
     top = d if top is None else top
     if top not in range(1, d + 1):
-        raise InputError(f"top must be a whole number in [1, {d}], the number of columns, got {top}")
+        raise InputError(f"top must lie in [1, {d}] and be whole (X has {d} columns), got {top}")
     top = int(top)
     scores = feature_scores(torch.from_numpy(X), torch.from_numpy(index), criterion).numpy()
     if correlation_weight == 0 and distance_weight == 0:
