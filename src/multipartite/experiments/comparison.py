@@ -23,7 +23,7 @@ from multipartite.errors import InputError
 from multipartite.experiments.jobs import Job
 from multipartite.experiments.runs import RunConfig, read_run
 
-__all__ = ["Grid", "canonical", "different_settings", "split_poolings"]
+__all__ = ["Grid", "canonical", "different_settings", "place", "split_poolings"]
 
 _FREE = {"pooling", "seed", "accelerator", "devices", "num_nodes", "threads", "data_dir", "download"}
 
@@ -85,10 +85,7 @@ class Grid:
     def jobs(self, out: Path) -> list[Job]:
         """Lay the grid out under `out`, seed by seed, so that the early results compare all poolings."""
         return [
-            Job(
-                dataclasses.replace(self.base, pooling=word, seed=seed),
-                out / "runs" / _folder(word) / f"seed-{seed}",
-            )
+            Job(dataclasses.replace(self.base, pooling=word, seed=seed), place(out, word, seed))
             for seed in range(self.seeds)
             for word in self.poolings
         ]
@@ -102,8 +99,15 @@ class Grid:
                 raise InputError(f"{out} holds runs with {was}, not {now}: choose another --out")
 
 
-def _folder(word: str) -> str:
-    return re.sub(r"[^\w.=+-]+", "-", canonical(word))
+def place(out: Path, word: str, seed: int) -> Path:
+    """Folder of one run in a comparison.
+
+    Examples
+    --------
+    >>> place(Path("out"), "max:dilation=1,ceil_mode=True", 3).as_posix()
+    'out/runs/max-ceil_mode=True-dilation=1/seed-3'
+    """
+    return out / "runs" / re.sub(r"[^\w.=+-]+", "-", canonical(word)) / f"seed-{seed}"
 
 
 def different_settings(configs: Sequence[RunConfig]) -> list[str]:

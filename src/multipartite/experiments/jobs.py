@@ -94,6 +94,8 @@ def work(job: Job) -> Outcome:
                 part.unlink()
             if job.pause is not None and _epochs(job.folder) >= job.pause:
                 return Outcome(job)
+            if job.until is not None and time.time() > job.until:
+                return Outcome(job)
             summary = train_run(job.config, job.folder, progress=_Pause(job.pause, job.until))
             job.lock.unlink(missing_ok=True)  # whoever still waits for it will find the run finished
     except _Paused:

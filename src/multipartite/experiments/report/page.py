@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -113,12 +114,20 @@ def _environment(*, autoescape: bool) -> Any:
     )
     environment.filters["megabytes"] = lambda count: f"{count / 2**20:,.0f}"
     environment.filters["cell"] = _cell
+    environment.filters["breaks"] = _breaks
     return environment
 
 
 def _cell(text: object) -> str:
     """Make a name safe inside a Markdown table."""
     return escape(str(text), quote=False).replace("|", "\\|").replace("`", "\\`").replace("\n", " ")
+
+
+def _breaks(text: object) -> Any:
+    """Escape a text and let its long words break after a colon or comma."""
+    from markupsafe import Markup
+
+    return Markup(re.sub(r"([:,])(?=\S)", r"\1<wbr>", str(Markup.escape(text))))
 
 
 def html(content: Content) -> str:

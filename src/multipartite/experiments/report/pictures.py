@@ -24,6 +24,8 @@ from multipartite.experiments.runs import Run
 
 __all__ = ["Gallery", "Strip", "gallery"]
 
+Pixels = np.ndarray[Any, Any]  # (H, W, 3) in 0 to 1
+
 _IMAGES = 6
 _POOLINGS = 12
 _SCALE = 3  # screen pixels an image pixel, so that grids stay sharp when zoomed
@@ -80,42 +82,39 @@ def _restored(run: Run, data: Dataset, tensors: dict[str, Tensor]) -> nn.Sequent
 
 
 def _strips(pooling: str, net: nn.Sequential, batch: Tensor, plain: list[Any]) -> list[Strip]:
-    looks = [found[0] for image in batch if (found := look(net, image[None])[1])]
+    looks = [look(net, image[None])[1][0] for image in batch]
     strips = []
-    if hasattr(getattr(net, looks[0].layer), "score") if looks else False:
-        strips.append(
-            Strip(pooling, "score of every pixel: bright ranks high", tuple(_png(_heat(x.score)) for x in looks))
-        )
-    overlaid = (_overlay(image, x.picks) for image, x in zip(plain, looks, strict=False))
-    return [*strips, Strip(pooling, "share of the channels that take the pixel", tuple(map(_png, overlaid)))]
+    if looks[0].kind == "score":
+        heat = tuple(_png(_heat(each.score)) for each in looks)
+        strips.append(Strip(pooling, "score of every pixel: bright ranks high", heat))
+    handed = (_overlay(image, each.picks) for image, each in zip(plain, looks, strict=True))
+    return [*strips, Strip(pooling, "what every pixel hands on: black, nothing", tuple(map(_png, handed)))]
 
 
-def _rgb(image: Tensor) -> np.ndarray[Any, Any]:
+def _rgb(image: Tensor) -> Pixels:
     """Turn a uint8 image (C, H, W) of one or three channels into floats (H, W, 3) in 0 to 1."""
     channels = image[:3] if len(image) >= 3 else image[:1].expand(3, -1, -1)
     return channels.permute(1, 2, 0).numpy().astype(np.float32) / 255
 
 
-def _heat(scores: Tensor) -> np.ndarray[Any, Any]:
+def _heat(scores: Tensor) -> Pixels:
     from matplotlib import colormaps
 
     return colormaps["magma"](scores.sqrt().numpy())[..., :3]
 
 
-def _overlay(image: np.ndarray[Any, Any], share: Tensor) -> np.ndarray[Any, Any]:
-    """Lay the picks in orange over the dimmed image; a convolution without padding shaves the border off."""
+def _overlay(image: Pixels, picks: Tensor) -> Pixels:
+    """Lay what the pixels hand on in orange over the dark image; an unpadded convolution shaves the border off."""
     weight = np.zeros(image.shape[:2], np.float32)
-    rows, columns = share.shape
-    top, left = (max(0, side - given) // 2 for side, given in zip(image.shape[:2], share.shape, strict=True))
-    inside = weight[top : top + rows, left : left + columns]
-    inside[...] = share.clamp(0, 1).numpy()[: inside.shape[0], : inside.shape[1]]
-    ground = 0.45 * image.mean(-1, keepdims=True).repeat(3, -1)
-    orange = np.array([1.0, 0.62, 0.1], np.float32)
-    alpha = np.sqrt(weight)[..., None]
-    return ground * (1 - alpha) + orange * alpha
+    rows, columns = picks.shape
+    top, left = ((side - given) // 2 for side, given in zip(image.shape[:2], picks.shape, strict=True))
+    weight[top : top + rows, left : left + columns] = (picks / picks.max().clamp_min(1e-12)).clamp(0, 1).numpy()
+    ground = 0.3 * image.mean(-1, keepdims=True).repeat(3, -1)
+    alpha = weight[..., None]
+    return ground * (1 - alpha) + np.array([1.0, 0.62, 0.1], np.float32) * alpha
 
 
-def _png(picture: np.ndarray[Any, Any]) -> str:
+def _png(picture: Pixels) -> str:
     from PIL import Image
 
     pixels = (np.clip(picture, 0, 1) * 255).round().astype(np.uint8).repeat(_SCALE, 0).repeat(_SCALE, 1)

@@ -54,8 +54,8 @@
 
   // Horizontal charts: a row a pooling, its name above the line where the chart is narrow.
   function rows(box, values, draw, title, zero) {
-    const narrow = box.clientWidth < 560, step = narrow ? 50 : 36;
-    const left = narrow ? 8 : Math.min(340, 24 + 7 * Math.max(...data.rows.map(r => r.name.length)));
+    const narrow = box.clientWidth < 560, step = narrow ? 50 : 40;
+    const left = narrow ? 8 : 30 + 7 * Math.max(...data.rows.map(r => Math.max(r.name.split(":")[0].length, Math.min(36, r.name.length) * .72)));
     const [svg, width] = canvas(box, data.rows.length * step + 42);
     let low = Math.min(...values), high = Math.max(...values);
     if (zero) low = Math.min(0, low), high = Math.max(0, high);
@@ -71,8 +71,13 @@
     }
     data.rows.forEach((row, i) => {
       const y = i * step + (narrow ? 38 : 26);
-      const name = row.name.length > 46 && !narrow ? row.name.slice(0, 45) + "…" : row.name;
-      make(svg, "text", narrow ? {x: left, y: y - 16, class: "name"} : {x: left - 14, y: y + 4, "text-anchor": "end", class: "name"}, name);
+      const [name, options = ""] = row.name.split(/:(.*)/s), room = narrow ? width / 5.6 - name.length * 1.5 : 36;
+      const short = options.length > room ? `${options.slice(0, room - 1)}…` : options;
+      if (narrow) make(make(svg, "text", {x: left, y: y - 16, class: "name"}, `${name} `), "tspan", {"font-size": 10.5}, short);
+      else {
+        make(svg, "text", {x: left - 14, y: y + (short ? -1 : 4), "text-anchor": "end", class: "name"}, name);
+        make(svg, "text", {x: left - 14, y: y + 11, "text-anchor": "end", class: "options"}, short);
+      }
       const group = make(svg, "g");
       make(group, "rect", {x: 0, y: y - step / 2, width, height: step, fill: "transparent"});
       draw(group, row, i, x, y);
