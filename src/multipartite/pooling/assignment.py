@@ -25,10 +25,13 @@ class Assignment(NamedTuple):
         In training, what to take the highest of in every window; None where windows are averaged instead.
     weights : callable (window scores, temperature) -> Tensor, optional
         In evaluation, weights over the places of a window (dimension 0); None where the highest score is picked.
+    differentiable : bool
+        Whether gradients pass through the scores too, not only to the activations.
     """
 
     ranking: Callable[[Tensor, float, torch.Generator | None], Tensor] | None
     weights: Callable[[Tensor, float], Tensor] | None
+    differentiable: bool = False
 
 
 def perturbed(score: Tensor, temperature: float, generator: torch.Generator | None = None) -> Tensor:
@@ -102,20 +105,17 @@ def assign(
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Pool x by its scores: the output, and the indices of the picked pixels where there are any."""
-    ranking, weights = ASSIGNMENTS[assignment]
+    ranking, weights, _ = ASSIGNMENTS[assignment]
     if weights is None or (training and ranking is not None):
-        rank_by = score.detach()
         if training and ranking is not None:
-            rank_by = ranking(rank_by, temperature, generator)
-        indices = window.best(rank_by)[1]
+            score = ranking(score, temperature, generator)
+        indices = window.best(score)
         return pick(x, indices), indices
-    if ranking is not None:
-        score = score.detach()  # gradients reach the picked activations alone, as in training
     return expected(x, score, window, lambda scores: weights(scores, temperature)), None
 
 
 ASSIGNMENTS: dict[str, Assignment] = {
     "hard": Assignment(None, None),
-    "soft": Assignment(None, _softmax),
+    "soft": Assignment(None, _softmax, differentiable=True),
     "stochastic": Assignment(perturbed, _proportional),
 }

@@ -92,8 +92,9 @@ def _pool(
 ) -> Any:
     batched = check_input(x, window.dims)
     x = x if batched else x[None]
-    ordinal = ASSIGNMENTS[assignment].weights is None
-    score = score_map(x, fold, groups=groups, ordinal=ordinal)
+    how = ASSIGNMENTS[assignment]
+    scored = x if how.differentiable else x.detach()
+    score = score_map(scored, fold, groups=groups, ordinal=how.weights is None)
     out, indices = assign(x, score, window, assignment, temperature, training=training, generator=generator)
     out = out if batched else out[0]
     if not return_indices:

@@ -11,6 +11,8 @@ from multipartite.pooling.window import is_channels_last
 
 __all__ = ["score_map"]
 
+_CHUNK = 1 << 18  # numbers of the map that are held at a time
+
 
 def score_map(x: Tensor, fold: Fold | None, *, groups: int = 1, ordinal: bool = False) -> Tensor:
     """Score of every pixel, group by group (steps 1 to 4 of Alg. 3).
@@ -55,18 +57,25 @@ def score_map(x: Tensor, fold: Fold | None, *, groups: int = 1, ordinal: bool = 
 
 
 def _folded_scores(x: Tensor, fold: Fold) -> Tensor:
+    """Map and reduce a few images at a time, so that the map stays in a cache and is never held whole."""
+    g, _, r = fold.factor.shape
+    images = max(1, _CHUNK // max(1, g * r * x[0, 0].numel())) if len(x) else 1
+    if torch.compiler.is_compiling() or x.requires_grad or images >= len(x):
+        return _map_and_reduce(x, fold)
+    return torch.cat([_map_and_reduce(part, fold) for part in x.split(images)])
+
+
+def _map_and_reduce(x: Tensor, fold: Fold) -> Tensor:
     N, _, *spatial = x.shape
     g, d, _ = fold.factor.shape
-    factor = fold.factor.to(x.dtype)
-    if is_channels_last(x):
-        rows = x.movedim(1, -1).reshape(-1, g, d).transpose(0, 1)  # [g, N L, d]
-        h = rows @ factor  # [g, N L, r]
-        if fold.offset is not None:
-            h = h + fold.offset.to(h)
-        return reduce_scores(h, fold.kind, fold.log_prior).reshape(g, N, *spatial).transpose(0, 1)
-    h = factor.mT @ x.reshape(N, g, d, -1)  # [N, g, r, L]
-    if fold.offset is not None:
-        h = h + fold.offset.to(h).mT
+    F = fold.factor.to(x.dtype).mT  # [g, r, d]
+    offset = None if fold.offset is None else fold.offset.to(x.dtype).mT  # [g, r, 1]
+    if is_channels_last(x):  # pixels in one row, so that sums over r run along memory
+        h = F @ x.movedim(1, -1).reshape(-1, g, d).permute(1, 2, 0)  # [g, r, N L]
+        h = h if offset is None else h + offset
+        return reduce_scores(h, fold.kind, fold.log_prior, dim=1).reshape(g, N, *spatial).transpose(0, 1)
+    h = F @ x.reshape(N, g, d, -1)  # [N, g, r, L]
+    h = h if offset is None else h + offset
     return reduce_scores(h, fold.kind, fold.log_prior, dim=2).reshape(N, g, *spatial)
 
 

@@ -60,7 +60,7 @@ def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator 
     if training:
         # the highest of a_k / E_k with exponential E_k is a draw with probability a_k / sum a
         raced = chances / torch.empty_like(chances).exponential_(generator=generator)
-        out = pick(a, window.best(raced)[1])
+        out = pick(a, window.best(raced))
     else:
         out = expected(a, chances, window, _shares)
     return out if batched else out[0]

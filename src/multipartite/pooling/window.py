@@ -64,12 +64,12 @@ class Window:
         """Whether a pixel can be in more than one window."""
         return any(s < d * (k - 1) + 1 for k, s, d in zip(self.kernel_size, self.stride, self.dilation, strict=True))
 
-    def best(self, score: Tensor) -> tuple[Tensor, Tensor]:
-        """Highest score of every window and where it is: values and flat indices, (N, g, *out) each."""
+    def best(self, score: Tensor) -> Tensor:
+        """Where the highest score of every window is, the first of equals: flat indices (N, g, *out)."""
         best: tuple[Tensor, Tensor] = _MAX_POOL[self.dims](
             score, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, return_indices=True
         )
-        return best
+        return best[1]
 
     def out_size(self, spatial: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
         """Spatial size of the output."""
