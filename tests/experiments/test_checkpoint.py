@@ -135,9 +135,7 @@ def test_a_full_disk_leaves_the_checkpoints_as_they_were(tmp_path, monkeypatch, 
 
 def test_a_disk_that_is_really_full(tmp_path):
     """Half a megabyte of memory as a disk, where the system lets us mount one."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", str(tmp_path)], capture_output=True
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", str(tmp_path)], capture_output=True)
     if mounted.returncode:
         pytest.skip("mounting a small disk needs privileges that are missing here")
     try:

@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
 def explain(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     index: Annotated[int, typer.Option(help="Which test image.")] = 0,
+    data_dir: Annotated[str | None, typer.Option(help="Where data sets are; else where the run found them.")] = None,
     out: Annotated[Path | None, typer.Option(help="Picture to write; else RUN/explain-INDEX.png.")] = None,
 ) -> None:
     """Draw one test image with the score maps and picks of every pooling layer, and the class evidence."""
@@ -26,7 +27,7 @@ def explain(
     from multipartite.experiments.looking import explain as look
     from multipartite.experiments.slide import draw
 
-    found, data, net = load_trained(run)
+    found, data, net = load_trained(run, data_dir)
     config = found.config
     title = f"{config.pooling} pooling on {data.name}, test image {index}"
     figure = draw(look(net, data, index), title)

@@ -120,5 +120,6 @@ def _plain_warnings() -> Iterator[None]:
             show(message, category, filename, *rest, **more)
 
     with warnings.catch_warnings():
+        warnings.filterwarnings("always", module="multipartite")
         warnings.showwarning = plain
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from torch import nn
@@ -56,13 +57,16 @@ def assemble(config: RunConfig, data: Dataset) -> nn.Sequential:
     )
 
 
-def load_trained(path: Path | str) -> tuple[Run, Dataset, nn.Sequential]:
-    """Give a run, its data and its network with the weights of its newest checkpoint, in evaluation mode."""
+def load_trained(path: Path | str, data_dir: str | None = None) -> tuple[Run, Dataset, nn.Sequential]:
+    """Give a run, its data and its network with the weights of its newest checkpoint, in evaluation mode.
+
+    The data are looked for in `data_dir` where it is given, else where the run found them.
+    """
     run = read_run(path)
     found = checkpoint.load(run.path)
     if found is None:
         raise InputError(f"{run.path} has no checkpoint yet: train it first, with --resume")
-    data = prepare(run.config)
+    data = prepare(dataclasses.replace(run.config, data_dir=data_dir or run.config.data_dir))
     net = assemble(run.config, data)
     net.load_state_dict({k.removeprefix("model."): v for k, v in found[0].items() if k.startswith("model.")})
     return run, data, net.eval()

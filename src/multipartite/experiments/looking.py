@@ -22,17 +22,20 @@ class Look:
     ----------
     layer : str
         Its name in the network.
+    kind : {"score", "energy"}
+        What `score` shows: the score of a supervised layer, the mean over its groups; the energy of the
+        activations for any other.
     score : Tensor of shape (h, w)
-        What its pixels are ranked by, in [0, 1]: the score of a supervised layer, the mean over its groups; the
-        energy of the activations for any other.
+        In [0, 1].
     picks : Tensor of shape (h, w)
-        Share of the channels that a pixel hands on: 1 where a whole pixel is picked, less where channels pick
-        one by one or are mixed. Channels that are silent at a pixel do not count.
+        Activation that a pixel hands on, summed over the channels: zero where nothing is picked. The sum over all
+        pixels is that of the pooled map, whatever the pooling.
     origin, pitch : float
         The centre of pixel (i, j) lies at image pixel origin + pitch * (i, j).
     """
 
     layer: str
+    kind: str
     score: Tensor
     picks: Tensor
     origin: float
@@ -84,7 +87,8 @@ def look(net: nn.Sequential, x: Tensor) -> tuple[Tensor, list[Look]]:
     x = x.detach()
     for name, layer in net.named_children():
         if name.startswith("pool"):
-            looks.append(Look(name, _score(layer, x), _picks(layer, x), origin, pitch))
+            kind = "score" if hasattr(layer, "score") else "energy"
+            looks.append(Look(name, kind, _score(layer, x), _picks(layer, x), origin, pitch))
         origin, pitch = _downwards(layer, origin, pitch)
         with torch.no_grad():
             x = layer(x)
@@ -102,12 +106,12 @@ def _score(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def _picks(layer: nn.Module, x: Tensor) -> Tensor:
-    """Weights of the pixels in the pooled map: its gradient, for pooling is linear once the weights are settled."""
+    """Gradient times activation: a pooling is linear in x once its weights are settled."""
     x = x.clone().requires_grad_()
     with torch.enable_grad():
         (weight,) = torch.autograd.grad(layer(x).sum(), x)
-    handed = (weight.clamp_min(0) * (x != 0)).detach()
-    return handed.mean((0, 1)).clamp_max(1)  # windows may overlap
+    handed: Tensor = (weight * x).detach().sum((0, 1))
+    return handed
 
 
 def _downwards(layer: nn.Module, origin: float, pitch: float) -> tuple[float, float]:

@@ -213,7 +213,7 @@ def _flat(features: nn.Module, channels: int, size: tuple[int, int]) -> int:
 
 
 def initialise(net: nn.Module, seed: int) -> None:
-    """Draw the weights of the convolutions and linear layers after He et al. (2015), in their order.
+    """Draw the weights of the convolutions and linear layers with variance 1 / inputs, in their order.
 
     Pooling layers are passed over, so what they hold cannot change what is drawn.
 
@@ -228,6 +228,6 @@ def initialise(net: nn.Module, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="linear", generator=generator)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)

@@ -33,7 +33,7 @@ def draw(seen: Explanation, title: str = "") -> Figure:
     --------
     >>> import torch
     >>> flat = torch.zeros(1, 4, 4, dtype=torch.uint8)
-    >>> look = Look("pool1", torch.rand(4, 4), torch.rand(4, 4), 0.0, 1.0)
+    >>> look = Look("pool1", "score", torch.rand(4, 4), torch.rand(4, 4), 0.0, 1.0)
     >>> figure = draw(Explanation(flat, 0, ("cat", "dog"), torch.tensor([0.9, 0.1]), [look]), "max")
     >>> len(figure.axes)
     4
@@ -97,16 +97,16 @@ def _score(axes: Axes, seen: Explanation, look: Look) -> None:
     axes.set_facecolor("black")
     _frame(axes, seen)
     height, width = look.score.shape
-    axes.set_title(f"{look.layer}: score, {height} x {width}", fontsize=13, color=_INK)
+    axes.set_title(f"{look.layer}: {look.kind}, {height} x {width}", fontsize=13, color=_INK)
 
 
 def _picks(axes: Axes, seen: Explanation, look: Look) -> None:
     _image(axes, seen, alpha=0.35)
-    rows, columns = np.nonzero(look.picks.numpy() > 0)
-    share = look.picks.numpy()[rows, columns]
+    share = look.picks.clamp_min(0).numpy() / max(float(look.picks.max()), 1e-30)
+    rows, columns = np.nonzero(share > 0.003)
     x, y = (look.origin + look.pitch * place for place in (columns, rows))
-    cell = 165.0 * look.pitch / max(seen.image.shape[1:])  # points across one pixel of the map, about
-    axes.scatter(x, y, s=(cell * np.sqrt(share)) ** 2 * 0.6, color=_ACCENT, linewidths=0, alpha=0.9)
+    across = 165.0 * look.pitch / max(seen.image.shape[1:])  # points across one pixel of the map, about
+    axes.scatter(x, y, s=0.8 * across**2 * share[rows, columns], color=_ACCENT, linewidths=0, alpha=0.9)
     axes.set_title(f"{look.layer}: what it hands on", fontsize=13, color=_INK)
 
 

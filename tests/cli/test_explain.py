@@ -1,0 +1,57 @@
+"""``multipartite explain``: a picture for every pooling, and a sentence for what cannot be."""
+
+import re
+
+import pytest
+from PIL import Image
+
+from command_line import run_example, run_words
+from multipartite import pooling
+from multipartite.experiments.runs import RunConfig, train_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "first"
+    train_run(RunConfig("digits", epochs=1, limit=300, threads=1), path)
+    return path
+
+
+@pytest.mark.parametrize("word", [*pooling.available(), "multipartite:assignment=soft", "multipartite:groups=4"])
+def test_every_pooling_gives_a_picture(tmp_path, word):
+    train_run(RunConfig("digits", epochs=1, limit=300, pooling=word, threads=1), tmp_path / "run")
+    status, out, err = run_words("explain", tmp_path / "run", "--index", 7, "--out", tmp_path / "seen.png")
+    assert (status, out, err) == (0, f"{tmp_path / 'seen.png'}\n", "")
+    with Image.open(tmp_path / "seen.png") as picture:
+        assert picture.size == (1920, 1080)
+        assert len(picture.convert("RGB").getcolors(2**24)) > 100
+
+
+def test_the_example_of_the_help_runs(run, monkeypatch):
+    monkeypatch.chdir(run.parent)
+    run.parent.joinpath("runs").symlink_to(".")
+    assert run_example("explain")[0] == 0
+    assert (run / "explain-7.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--index", 360], r"index must lie in \[0, 360\), the test images of digits, got 360"),
+        (["--index", -1], "got -1"),
+        (["--out", "missing/seen.png"], "cannot write missing/seen.png"),
+        (["--out", "seen.docx"], "cannot write seen.docx .*choose another --out"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(run, words, sentence, monkeypatch):
+    monkeypatch.chdir(run)
+    status, out, err = run_words("explain", run, *words)
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert re.search(sentence, err), err
+
+
+def test_a_folder_without_a_run_or_without_a_checkpoint(tmp_path, run):
+    assert "holds no run" in run_words("explain", tmp_path)[2]
+    (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
+    assert "has no checkpoint yet: train it first" in run_words("explain", tmp_path)[2]
