@@ -132,10 +132,11 @@ class FactorState(nn.Module):
                     del state_dict[key]
                 return
             if not any(k.startswith(f"{prefix}statistics.") for k in state_dict):
-                self.statistics = None  # a frozen state
+                self.freeze()  # as the state is; one that still counts its updates may
+                self.updates = came.new_zeros((), dtype=torch.int64) if f"{prefix}updates" in state_dict else None
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, alien, errors)
-        if self.updates is not None and not self.updates.is_meta:
-            self.steps = int(self.updates)
+        if self.factor is not None and not self.factor.is_meta:
+            self.steps = 0 if self.updates is None else int(self.updates)
             self.look()
 
     def _make_room(self, factor: Tensor, count: Tensor | None) -> bool:
@@ -166,6 +167,15 @@ class FactorState(nn.Module):
         """Find out whether every group's factor is worth using."""
         folded = self.fold()
         self.informed = folded is not None and bool(folded.tells_apart().all())
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the layer keeps its factor alone and learns no more."""
+        return self.factor is not None and self.statistics is None
+
+    def freeze(self) -> None:
+        """Keep what scores a pixel, drop what only learning needs."""
+        self.statistics = self.updates = None
 
     def reset(self) -> None:
         """Forget everything that was learned."""

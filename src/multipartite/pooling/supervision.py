@@ -66,13 +66,14 @@ class SupervisedLayer(FactorState):
         self.settling = False  # learn in evaluation mode too, and refit every time
         self._warned = False
         self._pending: list[ClassStatistics] = []  # of this process alone, since the last refit
+        self._kept = 1.0  # share of the statistics that the pending updates leave
         self._projection: list[Tensor] = []  # the last one, to start the next from
         self._handle = _register(self)
         if num_channels is not None:
             self.settle(num_channels)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
-        self._pending.clear()
+        self._drop_pending()
         self._projection.clear()
         return super()._apply(fn, recurse)
 
@@ -83,8 +84,12 @@ class SupervisedLayer(FactorState):
     def reset(self) -> None:
         """Forget everything that was learned."""
         super().reset()
-        self._pending.clear()
+        self._drop_pending()
         self._projection.clear()
+
+    def _drop_pending(self) -> None:
+        self._pending.clear()
+        self._kept = 1.0
 
     def observe(self, x: Tensor) -> None:
         """Learn from a batch of activations (N, C, *spatial), if there are labels for it."""
@@ -125,15 +130,15 @@ class SupervisedLayer(FactorState):
         if shared:  # keep what this process saw apart until all processes exchange it
             self._pending = self._pending or [self.statistics.empty()]
             target = self._pending[0]
+            self._kept *= 1 - self.momentum
         target.decay(self.momentum)
         if batch is not None:
             target.merge(batch)
         if (self.steps - 1) % self.refit_every == 0 or self.settling:
             if shared:
-                since = self.refit_every if self.steps > 1 and not self.settling else 1
                 joined = all_reduce(target, self.statistics.mean, self.process_group)
-                self.statistics.decay(1 - (1 - self.momentum) ** since).merge(joined)
-                self._pending.clear()
+                self.statistics.decay(1 - self._kept).merge(joined)
+                self._drop_pending()
             self.refit(*buffers)
 
     def _summary(self, x: Tensor, labels: Tensor) -> ClassStatistics | None:
