@@ -52,5 +52,11 @@ format: .venv/for-test ## format the code
 figures: .venv/for-demo ## draw the pictures of the documentation anew
 	@$(BIN)/python docs/figures.py
 
+bench: .venv/for-demo ## time the layers and networks against max pooling
+	@$(BIN)/multipartite bench
+
+bench-check: .venv/for-demo ## say what got slower by more than 25% than benchmarks/baseline.json
+	@$(BIN)/multipartite bench --quick --threads 2 --check benchmarks/baseline.json
+
 clean: ## remove the environment and what the commands wrote
 	@rm -rf .venv demo runs build dist htmlcov .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis

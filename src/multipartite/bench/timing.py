@@ -1,0 +1,86 @@
+"""How everything here is measured: interleaved, in one process, as ratios of medians."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+__all__ = ["Timing", "interleave", "peak_bytes"]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median and quartiles of the seconds that one call takes, and of its ratio to the yardstick."""
+
+    median: float
+    low: float
+    high: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    n: int
+
+
+def interleave(calls: Mapping[str, Callable[[], object]], *, seconds: float = 1.0, least: int = 7) -> dict[str, Timing]:
+    """Time calls in turn, round after round; the first is the yardstick of the ratios.
+
+    A slow moment of the machine then meets all of them alike. A ratio is taken within its round.
+
+    Parameters
+    ----------
+    calls : mapping of name to callable
+        What to time.
+    seconds : float
+        About how long to go on, all calls together.
+    least : int
+        How many rounds at least.
+
+    Examples
+    --------
+    >>> timings = interleave({"sum": lambda: sum(range(99)), "more": lambda: sum(range(9999))}, seconds=0.01)
+    >>> timings["sum"].ratio, timings["more"].ratio > 2
+    (1.0, True)
+    """
+    for call in calls.values():
+        call()  # warm up: allocator, thread pool, lazy initialisation
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    begin, rounds = time.perf_counter(), 0
+    while rounds < least or time.perf_counter() - begin < seconds:
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - start)
+        rounds += 1
+    taken = {name: torch.tensor(t, dtype=torch.float64) for name, t in times.items()}
+    yardstick = next(iter(taken.values()))
+    return {name: _summary(t, t / yardstick) for name, t in taken.items()}
+
+
+def _summary(seconds: torch.Tensor, ratios: torch.Tensor) -> Timing:
+    low, median, high = seconds.quantile(torch.tensor([0.25, 0.5, 0.75]).to(seconds)).tolist()
+    quartiles = ratios.quantile(torch.tensor([0.25, 0.5, 0.75]).to(ratios)).tolist()
+    return Timing(median, low, high, quartiles[1], quartiles[0], quartiles[2], len(seconds))
+
+
+def peak_bytes(call: Callable[[], object]) -> int:
+    """Most memory that torch holds at once on the CPU, beyond what it held before, during one call.
+
+    Examples
+    --------
+    >>> peak_bytes(lambda: torch.zeros(1000, dtype=torch.float64))
+    8000
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    call()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    held = peak = 0
+    events = profiler.profiler.kineto_results.events()
+    for _, size in sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"):
+        held += size
+        peak = max(peak, held)
+    return peak

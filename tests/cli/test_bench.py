@@ -1,0 +1,46 @@
+import json
+
+import pytest
+
+from multipartite.bench import layers, networks
+from multipartite.bench.layers import Case
+from multipartite.cli import bench as command
+from multipartite.errors import InputError
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """The command as it is, on cases that take no time."""
+    monkeypatch.setattr(layers, "CASES", {name: Case((2, 4, 6, 6), 2, 2, 3) for name in ("paper", "deep")})
+    monkeypatch.setattr(networks, "measure", lambda network, seconds: iter([]))
+
+
+def test_json(tiny, capsys):
+    command.bench(quick=True, as_json=True)
+    results = json.loads(capsys.readouterr().out)
+    assert results["machine"]["threads"] >= 1
+    assert {row["pooling"] for row in results["layers"]} == {"max", "multipartite"}
+
+
+def test_check_exits_with_one_where_something_got_slower(tiny, tmp_path, capsys):
+    command.bench(quick=True, as_json=True)
+    results = json.loads(capsys.readouterr().out)
+    record = tmp_path / "record.json"
+    for factor, slow in ((1000.0, False), (0.001, True)):
+        for row in results["layers"]:
+            row["ratio"] *= factor
+        record.write_text(json.dumps(results))
+        if slow:
+            with pytest.raises(SystemExit) as stop:
+                command.bench(quick=True, check=record)
+            assert stop.value.code == 1
+            assert "slower: " in capsys.readouterr().err
+        else:
+            command.bench(quick=True, check=record)
+        for row in results["layers"]:
+            row["ratio"] /= factor
+
+
+def test_a_record_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="there is no record"):
+        command.bench(check=tmp_path / "none.json")
