@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from multipartite.estimators import FeatureRanker as FeatureRanker
     from multipartite.estimators import InstanceRanker as InstanceRanker
     from multipartite.estimators import SupervisedProjection as SupervisedProjection
+    from multipartite.pooling.convert import convert as convert
+    from multipartite.pooling.convert import revert as revert
     from multipartite.pooling.fitting import fit as fit
+    from multipartite.pooling.freezing import freeze as freeze
     from multipartite.pooling.labels import supervise as supervise
     from multipartite.pooling.multipartite import MultipartitePool1d as MultipartitePool1d
     from multipartite.pooling.multipartite import MultipartitePool2d as MultipartitePool2d
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "pooling.convert": ["convert", "revert"],
     "pooling.fitting": ["fit"],
+    "pooling.freezing": ["freeze"],
     "pooling.labels": ["supervise"],
     "pooling.multipartite": ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d"],
     "pooling.stochastic": ["StochasticPool1d", "StochasticPool2d", "StochasticPool3d"],

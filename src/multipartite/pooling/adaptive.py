@@ -1,0 +1,76 @@
+"""Adaptive pooling: the window follows from the size of the input, where that divides evenly."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from multipartite.errors import InputError
+from multipartite.pooling import registry
+from multipartite.pooling.window import Window
+
+__all__ = ["AdaptivePool", "adapt"]
+
+OutputSize: TypeAlias = int | tuple[int | None, ...] | None
+
+_TORCH = {"average": "AdaptiveAvgPool", "max": "AdaptiveMaxPool"}
+
+
+class AdaptivePool(nn.Module):
+    """Pool to a given size with any layer that holds a ``window``.
+
+    Parameters
+    ----------
+    pool : nn.Module
+        The layer; its window is set at every forward.
+    output_size : int or tuple of int or None
+        As in ``nn.AdaptiveAvgPool2d``; None keeps the size of the input.
+
+    Examples
+    --------
+    >>> import multipartite as mp
+    >>> pool = AdaptivePool(mp.StochasticPool2d(1), (3, None))
+    >>> pool(torch.rand(1, 4, 12, 5)).shape
+    torch.Size([1, 4, 3, 5])
+    """
+
+    def __init__(self, pool: nn.Module, output_size: OutputSize) -> None:
+        super().__init__()
+        self.pool = pool
+        self.dims: int = pool.window.dims  # type: ignore[union-attr, assignment]
+        self.output_size = output_size if isinstance(output_size, tuple) else (output_size,) * self.dims
+
+    def forward(self, x: Tensor) -> Any:
+        """Pool x to the output size."""
+        spatial = x.shape[-self.dims :]
+        sizes = tuple(n if o is None else o for n, o in zip(spatial, self.output_size, strict=True))
+        if any(n % o for n, o in zip(spatial, sizes, strict=True)):
+            raise InputError(
+                f"adaptive pooling to {sizes} needs an input whose sizes are multiples of that, got {tuple(spatial)}: "
+                "resize the input, or leave this layer out of convert by `skip`"
+            )
+        kernel = tuple(int(n // o) for n, o in zip(spatial, sizes, strict=True))
+        zeros, ones = (0,) * self.dims, (1,) * self.dims
+        self.pool.window = Window(kernel, kernel, zeros, ones)  # type: ignore[assignment]
+        return self.pool(x)
+
+    def extra_repr(self) -> str:
+        """Show the output size."""
+        return f"output_size={self.output_size}"
+
+
+def adapt(pooling: str, output_size: OutputSize, *, num_classes: int, dims: int, **options: Any) -> nn.Module:
+    """Build the adaptive form of the pooling called `pooling`; for max and average, torch's own.
+
+    Examples
+    --------
+    >>> adapt("max", 1, num_classes=10, dims=2)
+    AdaptiveMaxPool2d(output_size=1)
+    """
+    name, _ = registry.parse(pooling)
+    if name in _TORCH:
+        layer: nn.Module = getattr(torch.nn, f"{_TORCH[name]}{dims}d")(output_size, **options)
+        return layer
+    return AdaptivePool(registry.create(pooling, 1, num_classes=num_classes, dims=dims, **options), output_size)
