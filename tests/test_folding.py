@@ -60,6 +60,17 @@ def test_fold_equals_the_sum_over_classes_equals_the_loops(name, method, size, a
 
 
 @pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize(("d", "c"), [(6, 4), (2, 7)])
+def test_any_projection_folds_centred_or_not(name, d, c):
+    X, y = blobs(2, 80, d, c)
+    statistics = statistics_of(X, y)
+    A = torch.randn(1, d, c, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    P, variance = projected(statistics, A, X)
+    wanted = one_versus_rest(P, variance, name=name).sum(1)
+    assert_close(scores_of(fold(statistics, A, name), X)[0], wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", LOOPS)
 def test_groups_are_folded_apart(name):
     X, y = blobs(1, 80, 6, 4)
     statistics = statistics_of(X, y, groups=3)
@@ -96,11 +107,13 @@ def test_fold_is_exact_where_class_means_lie_on_a_line(middle):
 
 
 def test_columns_that_do_not_vary_within_classes_do_not_overflow():
-    X, y, c = AWKWARD["class means on a line"]
-    statistics = statistics_of(X, y, c)
-    for method in METHODS:
-        A = supervised_projection(statistics, method)
-        assert scores_of(fold(statistics, A), X).max() < 1e14
+    noise = np.array([[3.0, -0.1], [5.0, 0.1]] * 3)
+    X, y = np.c_[np.repeat([-1, 0.1, 1], 2), noise], np.arange(6) // 2  # the first column is its class
+    statistics = statistics_of(X, y)
+    A = supervised_projection(statistics)
+    between = torch.einsum("gdc,gde,gec->gc", A, statistics.between, A)
+    assert_close(projected_variance(statistics, A), 1e-12 * between, rtol=1e-6, atol=0)
+    assert scores_of(fold(statistics, A), X).max() < 1e14
 
 
 def test_by_hand():
@@ -121,7 +134,7 @@ def test_a_variance_a_row():
 @pytest.mark.parametrize("data", [load_iris, load_wine, lambda return_X_y: blobs(5, c=4, sizes=[60, 9, 20, 30])])
 def test_information_is_the_divergence_of_the_posterior_of_lda(data):
     X, y = data(return_X_y=True)
-    X = (X - X.mean(0)) / X.std(0)
+    X = (X - X.mean(0)) / X.std(0) + 5
     statistics = statistics_of(X, y)
     got = scores_of(fold(statistics, supervised_projection(statistics, shrinkage=0.0), "information"), X)[0]
     lda = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)  # its covariance is the average within classes
