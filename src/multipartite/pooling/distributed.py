@@ -1,4 +1,11 @@
-"""Statistics of many processes joined into one, with a single exchange of O(c d + d^2) numbers."""
+"""Statistics of many processes joined into one, with a single exchange of O(c d + d^2) numbers.
+
+All processes of a group must take the same number of steps, with labels in all of them or in none; how many
+images a process has in a step is its own affair, and may be zero. What a process saw is kept apart until a refit
+is due, and then joined, so every process folds the same factor out of the same numbers. ``max_rows`` bounds what
+each process looks at: with None, the factor is that of one process over the joined batch; with a number, the
+processes together see more rows than one process alone would.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +17,25 @@ from torch import Tensor
 
 from multipartite.statistics import ClassStatistics
 
-__all__ = ["all_reduce"]
+__all__ = ["GroupHandle", "all_reduce"]
+
+
+class GroupHandle:
+    """A process group that is handed on, not copied, when the layer that holds it is copied.
+
+    Examples
+    --------
+    >>> import copy
+    >>> handle = GroupHandle(None)
+    >>> copy.deepcopy(handle) is handle
+    True
+    """
+
+    def __init__(self, group: Any) -> None:
+        self.group = group
+
+    def __deepcopy__(self, memo: Any) -> GroupHandle:
+        return self
 
 
 def all_reduce(local: ClassStatistics, origin: Tensor, group: Any = None) -> ClassStatistics:

@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from multipartite.errors import InputError, unknown
 from multipartite.folding import fold
-from multipartite.pooling.distributed import all_reduce
+from multipartite.pooling.distributed import GroupHandle, all_reduce
 from multipartite.pooling.labels import current_labels, to_resolution
 from multipartite.pooling.state import FactorState
 from multipartite.projection import METHODS, supervised_projection
@@ -61,7 +61,7 @@ class SupervisedLayer(FactorState):
             raise unknown("projection", projection, METHODS)
         self.projection = projection
         self.momentum, self.refit_every, self.max_rows = momentum, refit_every, max_rows
-        self.process_group = process_group
+        self._group = GroupHandle(process_group)
         self.refused = 0  # batches with NaN or infinite activations
         self.settling = False  # learn in evaluation mode too, and refit every time
         self._warned = False
@@ -179,6 +179,11 @@ class SupervisedLayer(FactorState):
             return None
         generator = torch.Generator().manual_seed(self.steps)
         return torch.randperm(pixels, generator=generator)[: max(1, self.max_rows // images)].sort().values
+
+    @property
+    def process_group(self) -> Any:
+        """Among whose processes the statistics are shared; None for all."""
+        return self._group.group
 
     def _shared(self) -> bool:
         return dist.is_available() and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
