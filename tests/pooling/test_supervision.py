@@ -1,0 +1,338 @@
+"""Learning in training: each batch once, by its labels, and nothing from what cannot be learned from."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from scipy.stats import ttest_1samp
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from windows import labelled, same, snapshot, taught
+
+import multipartite as mp
+import reference
+from multipartite.projection import supervised_projection
+from multipartite.statistics import ClassStatistics
+
+
+def layer_of(**options):
+    return mp.MultipartitePool2d(2, **{"num_classes": 3, "dtype": torch.float64, "max_rows": None} | options)
+
+
+def statistics_of(x, labels, classes=3, **options):
+    return ClassStatistics(classes, x.shape[1], **options).update(x, labels)
+
+
+def assert_statistics(layer, expected):
+    for name in ("count", "mean", "scatter"):
+        torch.testing.assert_close(getattr(layer.statistics, name), getattr(expected, name))
+
+
+# What labels may be
+
+
+def test_indices_count_every_pixel_for_the_class_of_its_image():
+    x, labels = labelled()
+    layer = layer_of()
+    with mp.supervise(labels):
+        layer(x)
+    count, mean, Sw, Sb = (torch.from_numpy(a) for a in reference.statistics(x.numpy(), labels.numpy(), 3))
+    torch.testing.assert_close(layer.statistics.count, count)
+    torch.testing.assert_close(layer.statistics.mean, mean)
+    torch.testing.assert_close(layer.statistics.within[0], Sw)
+    torch.testing.assert_close(layer.statistics.between[0], Sb)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32, torch.bool])
+def test_one_hot_labels_are_indices(dtype):
+    x, labels = labelled()
+    one, two = layer_of(), layer_of()
+    with mp.supervise(labels):
+        expected = one(x)
+    with mp.supervise(torch.nn.functional.one_hot(labels, 3).to(dtype)):
+        torch.testing.assert_close(two(x), expected)
+    assert_statistics(two, one.statistics)
+
+
+def test_mixup_counts_a_row_for_each_class_by_its_weight():
+    x, labels = labelled()
+    hot = torch.nn.functional.one_hot(labels, 3).double()
+    mixed = 0.7 * hot + 0.3 * hot.flip(0)
+    layer = layer_of()
+    with mp.supervise(mixed):
+        layer(x)
+    count, mean, Sw, _ = (torch.from_numpy(a) for a in reference.statistics(x.numpy(), mixed.numpy(), 3))
+    torch.testing.assert_close(layer.statistics.count, count)
+    torch.testing.assert_close(layer.statistics.mean, mean)
+    torch.testing.assert_close(layer.statistics.within[0], Sw)
+
+
+def test_ignored_images_count_nowhere():
+    x, labels = labelled()
+    labels = labels.clone()
+    labels[::4] = -100
+    layer = layer_of()
+    with mp.supervise(labels):
+        layer(x)
+    assert_statistics(layer, statistics_of(x[labels >= 0], labels[labels >= 0]))
+
+
+@pytest.mark.parametrize("max_rows", [None, 60])
+def test_labels_a_pixel_come_at_the_resolution_of_the_input(max_rows):
+    x, _ = labelled(size=6)
+    labels = torch.randint(3, (12, 6, 6), generator=torch.Generator().manual_seed(0))
+    layer, expected = layer_of(max_rows=max_rows), layer_of(max_rows=max_rows)
+    with mp.supervise(labels.repeat_interleave(2, 1).repeat_interleave(2, 2)):
+        layer(x)
+    with mp.supervise(labels):
+        expected(x)
+    assert_statistics(layer, expected.statistics)
+    rows = 12 * 36 if max_rows is None else max_rows
+    assert layer.statistics.total == rows
+    if max_rows is None:
+        assert_statistics(layer, statistics_of(x, labels))
+
+
+def test_at_most_about_max_rows_pixels_are_looked_at_and_others_each_time():
+    x, labels = labelled(size=10)
+    layer = layer_of(max_rows=120, momentum=0.0)
+    with mp.supervise(labels):
+        layer(x)
+        first = layer.statistics.mean.clone()
+        assert layer.statistics.total == 120
+        layer(x)
+    assert layer.statistics.total == 240
+    assert not torch.allclose(layer.statistics.mean, first)
+
+
+# When a layer learns
+
+
+def test_statistics_forget_and_the_factor_is_refitted_every_so_often():
+    layer = layer_of(momentum=0.1, refit_every=3)
+    expected, refits = ClassStatistics(3, 6), []
+    for step in range(8):
+        x, labels = labelled(seed=step)
+        with mp.supervise(labels):
+            before = None if layer.factor is None else layer.factor.clone()
+            layer(x)
+        expected.decay(0.1).merge(statistics_of(x, labels))
+        assert_statistics(layer, expected)
+        if before is None or not torch.equal(before, layer.factor):
+            refits.append(step)
+            folded = mp.folding.fold(expected, supervised_projection(expected), "kl").factor
+            torch.testing.assert_close(layer.factor @ layer.factor.mT, folded @ folded.mT)
+    assert refits == [0, 3, 6]
+    assert layer.updates == layer.steps == 8
+
+
+def test_evaluation_learns_nothing_and_says_nothing():
+    layer = taught()
+    before = snapshot(layer)
+    with mp.supervise(labelled()[1]):
+        layer(labelled(seed=3)[0])
+    assert same(snapshot(layer), before)
+
+
+def test_training_without_labels_learns_nothing_and_warns_once():
+    layer = taught().train()
+    before = snapshot(layer)
+    with pytest.warns(UserWarning, match="got no labels in training and learns nothing: run the forward inside"):
+        layer(labelled(seed=3)[0])
+    layer(labelled(seed=3)[0])  # would raise if it warned again
+    assert same(snapshot(layer), before)
+
+
+def test_an_inner_context_wins_and_none_switches_off():
+    x, labels = labelled()
+    layer = layer_of()
+    with mp.supervise((labels + 1) % 3):
+        with mp.supervise(labels):
+            layer(x)
+        with mp.supervise(None), pytest.warns(UserWarning, match="got no labels"):
+            layer(x)
+    assert layer.updates == 1
+    assert_statistics(layer, statistics_of(x, labels))
+
+
+def test_no_grad_and_inference_mode_learn_alike():
+    x, labels = labelled()
+    layers = [layer_of(num_channels=6) for _ in range(3)]
+    with mp.supervise(labels):
+        layers[0](x)
+        with torch.no_grad():
+            layers[1](x)
+        with torch.inference_mode():
+            layers[2](x)
+    for layer in layers[1:]:
+        assert same(snapshot(layer), snapshot(layers[0]))
+
+
+def test_accumulated_gradients_count_every_part_once():
+    x, labels = labelled()
+    layer = layer_of(momentum=0.0, refit_every=1)
+    weight = torch.ones((), dtype=torch.float64, requires_grad=True)
+    for part in (slice(0, 4), slice(4, 12)):
+        with mp.supervise(labels[part]):
+            layer(x[part] * weight).sum().backward()
+    assert layer.updates == 2
+    assert_statistics(layer, statistics_of(x, labels))
+
+
+def test_learning_is_off_the_autograd_graph():
+    x, labels = labelled()
+    layer = layer_of(assignment="soft")
+    with mp.supervise(labels):
+        layer(x.requires_grad_())
+    assert not any(buffer.requires_grad for buffer in layer.buffers())
+    assert list(layer.parameters()) == []
+
+
+def test_threads_teach_their_own_layers_their_own_labels():
+    x, labels = labelled()
+    layers = [layer_of() for _ in range(3)]
+    barrier = threading.Barrier(3)
+
+    def work(turn):
+        with mp.supervise((labels + turn) % 3):
+            barrier.wait(10)
+            layers[turn](x)
+
+    threads = [threading.Thread(target=work, args=(turn,)) for turn in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for turn, layer in enumerate(layers):
+        assert_statistics(layer, statistics_of(x, (labels + turn) % 3))
+
+
+# Gradient checkpointing
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("assignment", ["hard", "soft", "stochastic"])
+def test_a_recomputed_forward_counts_once_and_picks_the_same(reentrant, inside, assignment):
+    torch.manual_seed(0)
+    x, labels = labelled(channels=3)
+    net = nn.Sequential(nn.Conv2d(3, 6, 3), layer_of(assignment=assignment, refit_every=1), nn.ReLU()).double()
+    plain = nn.Sequential(nn.Conv2d(3, 6, 3), layer_of(assignment=assignment, refit_every=1), nn.ReLU()).double()
+    plain[0].load_state_dict(net[0].state_dict())
+    drawn = []
+    net[1].register_forward_hook(lambda module, args, out: drawn.append(out.detach().clone()))
+    one, two = x.clone().requires_grad_(), x.clone().requires_grad_()
+    for step in range(2):
+        torch.manual_seed(step)
+        with mp.supervise(labels):
+            out = checkpoint(net, one, use_reentrant=reentrant)
+            if inside:
+                out.square().sum().backward()
+        if not inside:
+            out.square().sum().backward()
+        torch.manual_seed(step)
+        with mp.supervise(labels):
+            plain(two).square().sum().backward()
+    assert len(drawn) == 4  # twice forward, twice again
+    assert torch.equal(drawn[0], drawn[1])
+    assert torch.equal(drawn[2], drawn[3])
+    assert net[1].updates == 2
+    assert same(snapshot(net[1]), snapshot(plain[1]))
+    assert torch.equal(one.grad, two.grad)
+
+
+# What cannot be learned from
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_batches_with_nan_are_refused_and_counted(bad):
+    layer = taught(refit_every=1).train()
+    before = snapshot(layer)
+    x, labels = labelled(seed=2)
+    x[3, 2, 1, 1] = bad
+    for time in (1, 2):
+        message = rf"refused a batch with NaN or infinite activations \({time} so far\)"
+        with pytest.warns(UserWarning, match=message), mp.supervise(labels):
+            layer(x)
+    assert layer.refused == 2
+    assert same(snapshot(layer), before)
+    with mp.supervise(labels):
+        layer(labelled(seed=2)[0])
+    assert layer.updates == 2
+
+
+def test_a_first_batch_that_is_refused_leaves_the_layer_ready():
+    layer = layer_of()
+    x, labels = labelled()
+    with pytest.warns(UserWarning, match="refused"), mp.supervise(labels):
+        layer(torch.full_like(x, float("nan")))
+    assert layer.steps == 0
+    with mp.supervise(labels):
+        layer(x)
+    assert layer.informed
+
+
+@pytest.mark.parametrize("labels", [torch.full((12,), -100), torch.zeros(12, 3)])
+def test_a_batch_without_labelled_rows_is_no_update(labels):
+    layer = taught().train()
+    before = snapshot(layer)
+    with mp.supervise(labels):
+        layer(labelled()[0])
+    assert same(snapshot(layer), before)
+
+
+# Does it separate?
+
+
+def own_digit_among_others(seed=0):
+    """Windows of four pixels, one of the image's own digit and three of others, each in channels of its own.
+
+    The features are those of eight fixed random filters and a ReLU on scikit-learn's digits. Only the first eight
+    channels depend on the label; if the labels are shuffled nothing tells the four kinds of pixels apart.
+    """
+    data = load_digits()
+    generator = torch.Generator().manual_seed(seed)
+    filters = torch.randn(8, 1, 3, 3, generator=generator, dtype=torch.float64)
+    features = torch.conv2d(torch.tensor(data.images)[:, None], filters - filters.mean((1, 2, 3), keepdim=True)).relu()
+    features = features[..., ::2, ::2]  # [n, 8, 3, 3]
+    n = len(features)
+    x = features.new_zeros(n, 4, 8, 3, 2, 3, 2)
+    for kind, (row, column) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
+        of = torch.arange(n) if kind == 0 else torch.randperm(n, generator=generator)
+        x[:, kind, :, :, row, :, column] = features[of]
+    return x.reshape(n, 32, 6, 6), torch.tensor(data.target)
+
+
+def advantage(layer, x):
+    """By how much the first kind of pixels is picked more often than by chance, a number an image."""
+    indices = layer.eval()(x)[1][:, 0]  # [n, 3, 3]
+    own = (indices // 6 % 2 == 0) & (indices % 2 == 0)
+    return own.double().mean((1, 2)) - 1 / 4
+
+
+def test_labels_separate_and_shuffled_labels_do_not():
+    x, labels = own_digit_among_others()
+    train, test = slice(0, 1000), slice(1000, None)
+
+    def learned_from(labels):
+        layer = layer_of(num_classes=10, return_indices=True)
+        with mp.supervise(labels):
+            layer(x[train])
+        return layer
+
+    layer = learned_from(labels[train])
+    gained = advantage(layer, x[test])
+    assert ttest_1samp(gained, 0, alternative="greater").pvalue < 1e-6
+    score = layer.score(x[test]).reshape(-1, 3, 2, 3, 2)
+    rest = (score.sum((2, 4)) - score[:, :, 0, :, 0]) / 3
+    assert ttest_1samp((score[:, :, 0, :, 0] - rest).mean((1, 2)), 0, alternative="greater").pvalue < 1e-6
+    generator = torch.Generator().manual_seed(1)
+    shuffled = [
+        advantage(learned_from(labels[train][torch.randperm(1000, generator=generator)]), x[test]).mean().item()
+        for _ in range(20)
+    ]
+    assert gained.mean() > max(shuffled)
+    assert ttest_1samp(shuffled, 0).pvalue > 0.05
