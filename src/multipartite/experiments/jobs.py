@@ -78,7 +78,7 @@ class _Pause(Watcher):
 
 
 def work(job: Job) -> Outcome:
-    """Train the run of a job, or go on with it; bad input and full disks become the outcome's failure.
+    """Train the run of a job, or go on with it; whatever goes wrong becomes the outcome's failure.
 
     Examples
     --------
@@ -87,6 +87,8 @@ def work(job: Job) -> Outcome:
     >>> work(Job(config, Path(tempfile.mkdtemp()) / "max" / "seed-0")).summary.epochs
     1
     """
+    if job.until is not None and time.time() > job.until:
+        return Outcome(job)
     try:
         job.folder.parent.mkdir(parents=True, exist_ok=True)
         with _ONE_RUN, _locked(job.lock):
@@ -94,14 +96,14 @@ def work(job: Job) -> Outcome:
                 part.unlink()
             if job.pause is not None and _epochs(job.folder) >= job.pause:
                 return Outcome(job)
-            if job.until is not None and time.time() > job.until:
-                return Outcome(job)
             summary = train_run(job.config, job.folder, progress=_Pause(job.pause, job.until))
             job.lock.unlink(missing_ok=True)  # whoever still waits for it will find the run finished
     except _Paused:
         return Outcome(job)
     except (InputError, OSError) as error:
         return Outcome(job, failure=str(error))
+    except Exception as error:  # whatever it is, it must not take the other runs with it
+        return Outcome(job, failure=f"{type(error).__name__}: {error}")
     return Outcome(job, summary)
 
 

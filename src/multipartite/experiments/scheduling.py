@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from multipartite.errors import InputError
 from multipartite.experiments.jobs import Job, Outcome, die_with, work
 
-__all__ = ["cores", "run_jobs", "workers_for"]
+__all__ = ["cores", "run_jobs", "warm_up", "workers_for"]
 
 _STARTS = 3  # how often workers that were killed, by a lack of memory say, are replaced
 
@@ -67,6 +67,19 @@ def run_jobs(jobs: Sequence[Job], workers: int = 1) -> Iterator[Outcome]:
             return
     reason = f"its worker was killed {_STARTS} times; try fewer --jobs, memory may be short"
     yield from (Outcome(job, failure=reason) for job in left.values())
+
+
+def warm_up(workers: int) -> None:
+    """Start the workers and let them import what training needs, so that a time budget pays for training only."""
+    if workers > 1:
+        from joblib import Parallel, delayed
+
+        Parallel(n_jobs=workers, backend="loky", batch_size=1)(delayed(_ready)(os.getpid()) for _ in range(workers))
+
+
+def _ready(parent: int) -> None:
+    die_with(parent)
+    import multipartite.experiments.launching  # noqa: F401
 
 
 def _parallel(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:

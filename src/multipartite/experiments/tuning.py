@@ -26,7 +26,7 @@ from multipartite.experiments.comparison import place
 from multipartite.experiments.files import write_json
 from multipartite.experiments.jobs import Job
 from multipartite.experiments.runs import RunConfig, read_run
-from multipartite.experiments.scheduling import run_jobs
+from multipartite.experiments.scheduling import run_jobs, warm_up
 
 __all__ = ["SPACE", "Trial", "Tuned", "rungs", "settings", "tune"]
 
@@ -139,8 +139,10 @@ def tune(
         words.insert(0, words.pop(words.index(known)))
     best: dict[str, Trial] = {}
     levels = rungs(base.epochs)
+    warm_up(workers)
+    spent = time.time() - began
     for number, epochs in enumerate(levels, start=1):
-        until = began + 60 * minutes * number / len(levels)
+        until = began + spent + (60 * minutes - spent) * number / len(levels)
         say(f"rung {number} of {len(levels)}: {len(words)} settings up to epoch {epochs}")
         jobs = [
             Job(dataclasses.replace(base, pooling=word), place(out, word, base.seed), epochs, until) for word in words

@@ -1,0 +1,137 @@
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from command_line import run_example, run_words
+
+MULTIPARTITE = [sys.executable, "-c", "from multipartite.cli import main; main()"]
+GRID = ["compare", "digits", "--poolings", "max,multipartite:assignment=stochastic,temperature=2", "--seeds", "2"]
+TABLES = ("errors.csv", "runs.csv", "curves.csv")
+
+
+def tables(out):
+    return {name: (out / "report" / name).read_text() for name in TABLES}
+
+
+def test_the_grid_is_trained_reported_and_not_trained_again(tmp_path):
+    words = [*GRID, "--epochs", "1", "--limit", "200", "--jobs", "1", "--out", tmp_path / "a"]
+    status, out, err = run_words(*words)
+    assert (status, err) == (0, "")
+    assert len(out.splitlines()) == 4
+    assert out.startswith("Best: ")
+    assert out.splitlines()[-1] == f"Report: {tmp_path / 'a' / 'report' / 'report.html'}"
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.glob("a/runs/*/*/*")}
+    assert len(stamps) >= 4 * 3
+    assert run_words(*words)[:2] == (0, out)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("a/runs/*/*/*")} == stamps
+    assert run_words(*words[:-1], tmp_path / "b")[0] == 0
+    assert tables(tmp_path / "a") == tables(tmp_path / "b")
+    status, _, err = run_words(*words, "--epochs", "2")
+    assert status == 2
+    assert "holds runs with epochs=1, not epochs=2" in err
+
+
+@pytest.mark.slow
+def test_the_example_of_the_help_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = run_example("compare")
+    assert status == 0
+    assert "Report: comparisons/first/report/report.html" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--poolings", "maxx"], "unknown pooling 'maxx': did you mean max?"),
+        (["--poolings", "max,max"], "are the same"),
+        (["--poolings", ","], "at least one of"),
+        (["--seeds", "0"], "seeds must be at least 1"),
+        (["--jobs", "0"], "jobs must be at least 1"),
+        (["--epochs", "0"], "epochs must be at least 1"),
+        (["--poolings", "multipartite:groups=7"], "groups=7"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2_before_anything_is_trained(tmp_path, words, said):
+    status, out, err = run_words("compare", "digits", "--out", tmp_path / "new", *words)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_reported(tmp_path):
+    blocked = tmp_path / "runs" / "average" / "seed-0"
+    blocked.mkdir(parents=True)
+    (blocked / "thesis.txt").touch()
+    words = ["compare", "digits", "--poolings", "max,average", "--seeds", "1", "--epochs", "1", "--limit", "200"]
+    status, out, err = run_words(*words, "--jobs", "1", "--out", tmp_path)
+    assert status == 2
+    assert "Best: max" in out
+    assert "1 of 2 runs failed, the first is average/seed-0" in err
+
+
+@pytest.mark.slow
+def test_jobs_do_not_change_the_numbers(tmp_path):
+    for jobs in ("1", "2"):
+        words = [*GRID, "--epochs", "2", "--jobs", jobs, "--out", tmp_path / jobs]
+        assert run_words(*words)[0] == 0
+    assert tables(tmp_path / "1") == tables(tmp_path / "2")
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_politely_and_the_same_command_goes_on(tmp_path):
+    words = [*MULTIPARTITE, *GRID, "--epochs", "400", "--jobs", "2", "--out", tmp_path]
+    started = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: list(tmp_path.glob("runs/*/*/metrics.jsonl")), started)
+        started.send_signal(signal.SIGINT)
+        _, err = started.communicate(timeout=60)
+    finally:
+        started.kill()
+    assert started.returncode == 130
+    assert f"stopped; the same command goes on with {tmp_path}" in err
+    assert "Traceback" not in err
+
+
+def wait_for(found, process, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not found():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_killed_twenty_times_at_random_moments_it_ends_with_the_table_of_an_undisturbed_one(tmp_path):
+    words = [*GRID, "--epochs", "30", "--jobs", "2"]
+    assert run_words(*words, "--out", tmp_path / "calm")[0] == 0
+    chance = random.Random(7)
+    command = [*MULTIPARTITE, *words, "--out", tmp_path / "killed"]
+    kills = 0
+    while kills < 20:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        began = time.monotonic()
+        before = epochs(tmp_path / "killed")
+        moment = chance.uniform(0, 1.2)  # after training has begun again; some moments come before, see below
+        early = chance.random() < 0.3
+        while process.poll() is None and not early and epochs(tmp_path / "killed") == before:
+            if time.monotonic() - began > 90:
+                break
+            time.sleep(0.01)
+        time.sleep(moment)
+        process.kill()
+        process.wait()
+        kills += 1
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert ended.returncode == 0, ended.stderr
+    assert tables(tmp_path / "calm") == tables(tmp_path / "killed")
+
+
+def epochs(out):
+    """Epochs done in all runs together."""
+    return sum(path.read_bytes().count(b"\n") for path in out.glob("runs/*/*/metrics.jsonl"))
