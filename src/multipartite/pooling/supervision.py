@@ -19,7 +19,7 @@ from multipartite.pooling.distributed import GroupHandle, all_reduce
 from multipartite.pooling.labels import current_labels, to_resolution
 from multipartite.pooling.state import FactorState
 from multipartite.projection import METHODS, supervised_projection
-from multipartite.statistics import ClassStatistics
+from multipartite.statistics import ClassStatistics, Moments
 
 __all__ = ["SupervisedLayer"]
 
@@ -115,6 +115,11 @@ class SupervisedLayer(FactorState):
         if labels is None:
             self._warn("got no labels in training and learns nothing")
             return
+        if self.num_channels is None:  # what a compiled step makes is there only after it
+            raise InputError(
+                "a compiled training step cannot settle the layer: give num_channels, or run one batch through the "
+                "model before torch.compile"
+            )
         if self.statistics is None:
             raise InputError("this layer is frozen: it cannot learn any more; put it in eval mode")
         if x.is_meta:
@@ -132,8 +137,8 @@ class SupervisedLayer(FactorState):
             target = self._pending[0]
             self._kept *= 1 - self.momentum
         target.decay(self.momentum)
-        if batch is not None:
-            target.merge(batch)
+        for moments in batch or ():
+            target.add(moments)
         if (self.steps - 1) % self.refit_every == 0 or self.settling:
             if shared:
                 joined = all_reduce(target, self.statistics.mean, self.process_group)
@@ -141,8 +146,8 @@ class SupervisedLayer(FactorState):
                 self._drop_pending()
             self.refit(*buffers)
 
-    def _summary(self, x: Tensor, labels: Tensor) -> ClassStatistics | None:
-        """Statistics of one batch, or None where it has no labelled rows or holds NaN or infinity."""
+    def _summary(self, x: Tensor, labels: Tensor) -> list[Moments] | None:
+        """Moments of one batch, or None where it has no labelled rows or holds NaN or infinity."""
         assert self.statistics is not None
         labels = labels.to(x.device)
         labels = labels.reshape(1) if labels.ndim == 0 else labels
@@ -154,13 +159,17 @@ class SupervisedLayer(FactorState):
         x = x.flatten(2)  # [N, C, L]
         places = self._places(*x.shape[::2])
         if places is not None:
-            x = x.index_select(2, places.to(x.device, non_blocking=True))
-            labels = labels.index_select(1, places.to(x.device)) if a_pixel else labels
+            places = places.to(x.device, non_blocking=True)
+            x = x.gather(2, places.expand(*x.shape[:2], -1))
+            labels = labels.index_select(1, places) if a_pixel else labels
         if a_pixel:  # pixels become rows
             x, labels = x.transpose(1, 2).reshape(-1, x.shape[1]), labels.reshape(-1)
-        batch = self.statistics.empty().update(x, labels)
-        usable = torch.isfinite(batch.scatter.sum() + batch.mean.sum())
-        rows, finite = torch.stack([batch.total, usable.to(batch.total)]).tolist()  # one look at the device
+        batch = list(self.statistics.moments(x, labels))
+        if not batch:
+            return None
+        seen = torch.stack([m.number.sum() for m in batch]).sum()
+        whole = torch.stack([m.scatter.sum() + m.mean.sum() for m in batch]).sum()
+        rows, finite = torch.stack([seen, torch.isfinite(whole).to(seen)]).tolist()  # one look at the device
         if not finite:
             self.refused += 1
             warnings.warn(
