@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ from multipartite._validation import check_finite, encode_labels
 from multipartite.errors import InputError
 from multipartite.statistics import ClassStatistics
 
-__all__ = ["Streamed", "Supervised", "as_tensor", "sharing_read_only"]
+__all__ = ["Streamed", "Supervised", "as_tensor"]
 
 
 class Supervised(BaseEstimator):  # type: ignore[misc]
@@ -149,13 +147,6 @@ def as_tensor(X: npt.NDArray[Any]) -> Tensor:
     >>> as_tensor(np.broadcast_to(np.ones(1), (2, 2))).shape
     torch.Size([2, 2])
     """
-    with sharing_read_only():
-        return torch.from_numpy(X)
-
-
-@contextmanager
-def sharing_read_only() -> Iterator[None]:
-    """Keep torch from warning that read-only arrays (memory maps) could be written to; nothing here does."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings():  # of read-only arrays, such as memory maps; nothing here writes to them
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        yield
+        return torch.from_numpy(X)

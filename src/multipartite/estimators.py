@@ -1,6 +1,6 @@
 """Projection and ranking as scikit-learn estimators: shells over the mathematics, which hold what was learnt.
 
-NumPy arrays are handed to torch as they are, float32 or float64, read-only or not: nothing is copied.
+Projection and instance ranking share NumPy arrays with torch, float32 or float64, read-only or not, without a copy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from typing_extensions import Self
 
-from multipartite._supervised import Streamed, Supervised, as_tensor, sharing_read_only
+from multipartite._supervised import Streamed, Supervised, as_tensor
 from multipartite._validation import check_finite
 from multipartite.errors import InputError, unknown
 from multipartite.folding import Fold, fold, pooling_criterion, reduce_scores
@@ -233,15 +233,14 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
         """
         rows, labels = self._labelled_rows(X, y, reset=True)
         check_finite(rows, self._names())
-        with sharing_read_only():
-            order, self.scores_ = rank_features(
-                rows,
-                labels,
-                self.criterion,
-                correlation_weight=self.correlation_weight,
-                distance_weight=self.distance_weight,
-                top=min(self.top, rows.shape[1]),
-            )
+        order, self.scores_ = rank_features(
+            rows,
+            labels,
+            self.criterion,
+            correlation_weight=self.correlation_weight,
+            distance_weight=self.distance_weight,
+            top=min(self.top, rows.shape[1]),
+        )
         self.ranking_ = np.full(rows.shape[1], len(order) + 1)
         self.ranking_[order] = np.arange(1, len(order) + 1)
         return self
