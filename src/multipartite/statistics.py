@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,17 @@ from typing_extensions import Self
 from multipartite._labels import Labels
 from multipartite.errors import InputError
 
-__all__ = ["ClassStatistics"]
+__all__ = ["ClassStatistics", "Moments"]
 
 _CHUNK = 1 << 20  # numbers centred at a time: large enough for BLAS, small enough for a cache
+
+
+class Moments(NamedTuple):
+    """Rows per class, class means and scatter about them: what some rows add to the statistics."""
+
+    number: Tensor  # [c]
+    mean: Tensor  # [c, num_features]
+    scatter: Tensor  # [groups, d, d]
 
 
 class ClassStatistics(nn.Module):
@@ -159,6 +167,13 @@ class ClassStatistics(nn.Module):
         ignore_index : int
             Rows with this index count nowhere.
         """
+        for moments in self.moments(X, y, ignore_index=ignore_index):
+            self.add(moments)
+        return self
+
+    @torch.no_grad()
+    def moments(self, X: Any, y: Any, *, ignore_index: int = -100) -> Iterator[Moments]:
+        """Summarise labelled rows chunk by chunk, without adding them; the arguments are those of :meth:`update`."""
         X, y = torch.as_tensor(X), torch.as_tensor(y)
         if X.ndim < 2 or X.shape[1] != self.num_features:
             raise InputError(f"X must be (N, {self.num_features}, ...), got shape {tuple(X.shape)}")
@@ -168,18 +183,17 @@ class ClassStatistics(nn.Module):
         if len(labels) != len(X):
             raise InputError(f"labels must be as many as rows, got {len(labels)} labels for {len(X)} rows")
         if X.numel() == 0:
-            return self
+            return
         X = X.reshape(*X.shape[:2], -1)  # [N, C, L]
         if X.dtype not in (torch.float32, torch.float64):
             X = X.to(torch.float32 if X.is_floating_point() else torch.float64)
         rows = max(1, _CHUNK // X[0].numel())
-        with torch.autocast(X.device.type, enabled=False):
-            for start in range(0, len(X), rows):
-                chunk = slice(start, start + rows)
-                self._add(*self._moments(X[chunk], labels[chunk]))
-        return self
+        for start in range(0, len(X), rows):
+            chunk = slice(start, start + rows)
+            with torch.autocast(X.device.type, enabled=False):
+                yield self._moments(X[chunk], labels[chunk])
 
-    def _moments(self, x: Tensor, labels: Labels) -> tuple[Tensor, Tensor, Tensor]:
+    def _moments(self, x: Tensor, labels: Labels) -> Moments:
         """Count, class means and scatter of one chunk x [N, C, L].
 
         Every row is centred on an origin a_j of its class (a soft row on the mix s_i of its origins) before
@@ -210,15 +224,17 @@ class ClassStatistics(nn.Module):
             scatter += self.gram(a - centre, n[:, 0]) - self.gram(s - centre, weight)
         delta = residual / _at_least_tiny(n)
         n = n[:, 0]
-        return n, (a + delta) * (n > 0)[:, None], scatter - self.gram(delta, n)
+        return Moments(n, (a + delta) * (n > 0)[:, None], scatter - self.gram(delta, n))
 
     def gram(self, rows: Tensor, weight: Tensor) -> Tensor:
         """Weighted sum of outer products of rows (n, num_features), per group: (groups, d, d)."""
         rows = self.by_group(rows)
         return (rows * weight[:, None]).mT @ rows
 
-    def _add(self, count: Tensor, mean: Tensor, scatter: Tensor) -> None:
+    @torch.no_grad()
+    def add(self, moments: Moments) -> None:
         """Combine with the statistics of other rows (Chan, Golub and LeVeque 1983), exactly."""
+        count, mean, scatter = moments
         total = _at_least_tiny(self.count + count)
         delta = (mean - self.mean) * ((self.count > 0) & (count > 0))[:, None]
         self.scatter += scatter + self.gram(delta, self.count * count / total)
@@ -234,7 +250,7 @@ class ClassStatistics(nn.Module):
                 f"statistics must agree to merge: (classes, features) {tuple(self.mean.shape)} in "
                 f"{self.groups} groups against {tuple(other.mean.shape)} in {other.groups}"
             )
-        self._add(*(t.to(self.count) for t in (other.count, other.mean, other.scatter)))
+        self.add(Moments(*(t.to(self.count) for t in (other.count, other.mean, other.scatter))))
         return self
 
     @torch.no_grad()

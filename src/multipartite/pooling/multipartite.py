@@ -147,7 +147,7 @@ class _MultipartitePool(SupervisedLayer):
         temperature: float = 1.0,
         momentum: float = 0.05,
         refit_every: int = 10,
-        max_rows: int | None = 8192,
+        max_rows: int | None = 4096,
         process_group: Any = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -71,13 +73,13 @@ def _map_and_reduce(x: Tensor, fold: Fold) -> Tensor:
     F = fold.factor.to(x.dtype).mT  # [g, r, d]
     offset = None if fold.offset is None else fold.offset.to(x.dtype).mT  # [g, r, 1]
     if is_channels_last(x):  # pixels in one row, so that sums over r run along memory
-        h = F @ x.movedim(1, -1).reshape(-1, g, d).permute(1, 2, 0)  # [g, r, N L]
+        h = F @ x.movedim(1, -1).reshape(N * math.prod(spatial), g, d).permute(1, 2, 0)  # [g, r, N L]
         h = h if offset is None else h + offset
         return reduce_scores(h, fold.kind, fold.log_prior, dim=1).reshape(g, N, *spatial).transpose(0, 1)
-    h = F @ x.reshape(N, g, d, -1)  # [N, g, r, L]
+    h = F @ x.reshape(N, g, d, math.prod(spatial))  # [N, g, r, L]
     h = h if offset is None else h + offset
     return reduce_scores(h, fold.kind, fold.log_prior, dim=2).reshape(N, g, *spatial)
 
 
 def _energy(x: Tensor, groups: int) -> Tensor:
-    return x.reshape(x.shape[0], groups, -1, *x.shape[2:]).square().sum(2)
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]).square().sum(2)

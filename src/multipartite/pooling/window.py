@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -145,11 +146,12 @@ def pick(x: Tensor, indices: Tensor) -> Tensor:
     g, out = indices.shape[1], indices.shape[2:]
     d = C // g
     if is_channels_last(x):  # whole rows of d numbers
-        L = x[0, 0].numel()
+        L = math.prod(x.shape[2:])
         image = torch.arange(N, device=x.device).reshape(N, 1, 1) * L
         group = torch.arange(g, device=x.device)
         rows = (indices.flatten(2).transpose(1, 2) + image) * g + group  # [N, Lo, g]
-        picked = x.movedim(1, -1).reshape(-1, d).index_select(0, rows.reshape(-1))
+        picked = x.movedim(1, -1).reshape(N * L * g, d).index_select(0, rows.reshape(-1))
         return picked.reshape(N, *out, C).movedim(-1, 1)
-    picked = x.reshape(N, g, d, -1).gather(3, indices.reshape(N, g, 1, -1).expand(-1, -1, d, -1))
+    index = indices.reshape(N, g, 1, math.prod(out)).expand(-1, -1, d, -1)
+    picked = x.reshape(N, g, d, math.prod(x.shape[2:])).gather(3, index)
     return picked.reshape(N, C, *out)
