@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -46,7 +47,7 @@ def score_map(x: Tensor, fold: Fold | None, *, groups: int = 1, ordinal: bool = 
     quadratic = fold is None or fold.kind != "information"
     if ordinal and quadratic and g == C:
         return x.abs()
-    with torch.autocast(x.device.type, enabled=False):
+    with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
         if torch.finfo(x.dtype).bits < 32:
             x = x.float()
         if fold is None:
