@@ -40,9 +40,9 @@ def draw(seen: Explanation, title: str = "") -> Figure:
     """
     figure = Figure(figsize=(12.8, 7.2), dpi=150, facecolor="white")
     layers = len(seen.looks)
-    grid = figure.add_gridspec(
-        1, 3, width_ratios=[1.25, 1.15 * layers, 1.35], left=0.03, right=0.97, top=0.82, bottom=0.06, wspace=0.16
-    )
+    names = 0.065 * min(18, max(len(name) for name in seen.class_names)) + 0.1  # room for the names of the classes
+    widths = [1.25, 0.05, 1.15 * layers, names, 1.2]
+    grid = figure.add_gridspec(1, 5, width_ratios=widths, left=0.03, right=0.97, top=0.82, bottom=0.05, wspace=0.06)
     figure.text(0.03, 0.93, title, fontsize=20, fontweight="bold", color=_INK)
     figure.text(0.03, 0.885, _verdict(seen), fontsize=14, color=_INK if _right(seen) else _WRONG)
 
@@ -50,11 +50,17 @@ def draw(seen: Explanation, title: str = "") -> Figure:
     _image(axes, seen)
     axes.set_title(f"image: {seen.class_names[seen.label]}", fontsize=14, color=_INK, pad=8)
 
-    maps = GridSpecFromSubplotSpec(2, layers, grid[0, 1], wspace=0.08, hspace=0.2)
+    maps = GridSpecFromSubplotSpec(2, layers, grid[0, 2], wspace=0.06, hspace=0.06)
     for i, look in enumerate(seen.looks):
-        _score(figure.add_subplot(maps[0, i]), seen, look)
-        _picks(figure.add_subplot(maps[1, i]), seen, look)
-    _classes(figure.add_subplot(grid[0, 2]), seen)
+        above, below = figure.add_subplot(maps[0, i]), figure.add_subplot(maps[1, i])
+        _score(above, seen, look)
+        _picks(below, seen, look)
+        above.set_anchor("S")  # the two rows meet in the middle
+        below.set_anchor("N")
+        if i == 0:
+            above.set_ylabel(look.kind, fontsize=14, color=_INK)
+            below.set_ylabel("handed on", fontsize=14, color=_INK)
+    _classes(figure.add_subplot(grid[0, 4]), seen)
     return figure
 
 
@@ -97,7 +103,7 @@ def _score(axes: Axes, seen: Explanation, look: Look) -> None:
     axes.set_facecolor("black")
     _frame(axes, seen)
     height, width = look.score.shape
-    axes.set_title(f"{look.layer}: {look.kind}, {height} x {width}", fontsize=13, color=_INK)
+    axes.set_title(f"{look.layer}, {height} x {width}", fontsize=14, color=_INK)
 
 
 def _picks(axes: Axes, seen: Explanation, look: Look) -> None:
@@ -107,7 +113,6 @@ def _picks(axes: Axes, seen: Explanation, look: Look) -> None:
     x, y = (look.origin + look.pitch * place for place in (columns, rows))
     across = 165.0 * look.pitch / max(seen.image.shape[1:])  # points across one pixel of the map, about
     axes.scatter(x, y, s=0.8 * across**2 * share[rows, columns], color=_ACCENT, linewidths=0, alpha=0.9)
-    axes.set_title(f"{look.layer}: what it hands on", fontsize=13, color=_INK)
 
 
 def _classes(axes: Axes, seen: Explanation) -> None:
@@ -122,9 +127,9 @@ def _classes(axes: Axes, seen: Explanation) -> None:
     axes.barh(places, values, color=colours, height=0.7)
     for place, value in zip(places, values, strict=True):
         axes.text(value + 2, place, f"{value:.1f}", va="center", fontsize=11, color=_INK)
-    axes.set_yticks(places, [seen.class_names[c] for c in order], fontsize=12, color=_INK)
+    axes.set_yticks(places, [seen.class_names[c][:18] for c in order], fontsize=12, color=_INK)
     axes.set(xlim=(0, 118), ylim=(len(order) - 0.4, -0.6), xticks=[])
-    axes.set_title("class evidence, % (label coloured)", fontsize=13, color=_INK, pad=8)
+    axes.set_title("class evidence, %", fontsize=14, color=_INK, pad=8)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     axes.spines["left"].set_color(_QUIET)
     axes.tick_params(length=0)
