@@ -65,6 +65,7 @@ def compare(
     words = split_poolings(poolings)
     grid = Grid(RunConfig(**choices, pooling=words[0] if words else "max"), words, seeds)
     out = out or Path("comparisons") / Path(dataset).name
+    out = out.resolve() if cluster else out  # the workers are elsewhere
     grid.check(out)
     try:
         failed = _train(grid.jobs(out), jobs, cluster)
@@ -79,6 +80,7 @@ def compare(
 
 def _train(jobs: list[Any], wanted: int | None, cluster: str | None) -> list[str]:
     """Run all jobs under the live overview; give the failures in words."""
+    import contextlib
     import warnings
 
     from multipartite.experiments.assembly import assemble, prepare
@@ -86,17 +88,22 @@ def _train(jobs: list[Any], wanted: int | None, cluster: str | None) -> list[str
     from multipartite.experiments.overview import live
     from multipartite.experiments.scheduling import run_jobs, workers_for
 
-    if cluster is not None:
-        outcomes = run_jobs_on(connect(cluster), jobs)
-    else:
-        workers = workers_for(jobs, wanted)
-        data = prepare(jobs[0].config)  # downloads once, and finds what is wrong before anything runs
-        for config in {job.config.pooling: job.config for job in jobs}.values():
-            assemble(config, data)
-        outcomes = run_jobs(jobs, workers)
-    with live(jobs), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they would tear the overview; each run is told in the report
-        return [f"{outcome.job.name}: {outcome.failure}" for outcome in outcomes if outcome.failure]
+    with contextlib.ExitStack() as stack:
+        if cluster is not None:
+            client = stack.enter_context(contextlib.closing(connect(cluster)))
+            outcomes = run_jobs_on(client, jobs)
+        else:
+            workers = workers_for(jobs, wanted)
+            data = prepare(jobs[0].config)  # downloads once, and finds what is wrong before anything runs
+            for config in {job.config.pooling: job.config for job in jobs}.values():
+                assemble(config, data)
+            outcomes = run_jobs(jobs, workers)
+        heard = stack.enter_context(warnings.catch_warnings(record=True))  # they would tear the overview
+        with live(jobs):
+            failed = [f"{outcome.job.name}: {outcome.failure}" for outcome in outcomes if outcome.failure]
+    for words in dict.fromkeys(str(warning.message) for warning in heard or ()):
+        print(f"multipartite: {words}", file=sys.stderr)
+    return failed
 
 
 def tell(report: Report) -> None:

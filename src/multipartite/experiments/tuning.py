@@ -37,6 +37,7 @@ SPACE: dict[str, tuple[object, ...]] = {  # the first of each is the layer's def
     "projection": ("fisher", "orthogonal", "penalised"),
 }
 _KEPT = 3  # one in three goes on
+_FIRST = 0.5  # of the time is for the first rung: it decides how many settings are seen at all
 
 
 @dataclass(frozen=True, order=True)
@@ -120,7 +121,7 @@ def tune(
     out : Path
         Folder of the runs, laid out as a comparison, and of ``tuning.json``.
     minutes : float
-        Time for everything; each rung gets the same part of it.
+        Time for everything; the first rung gets half of it.
     workers : int
         Runs at once.
     say : callable
@@ -140,9 +141,11 @@ def tune(
     best: dict[str, Trial] = {}
     levels = rungs(base.epochs)
     warm_up(workers)
-    spent = time.time() - began
+    left = 60 * minutes - (time.time() - began)
+    more = len(levels) - 1
+    ends = [_FIRST + (1 - _FIRST) * k / more for k in range(more + 1)] if more else [1.0]
     for number, epochs in enumerate(levels, start=1):
-        until = began + spent + (60 * minutes - spent) * number / len(levels)
+        until = began + 60 * minutes - left * (1 - ends[number - 1])
         say(f"rung {number} of {len(levels)}: {len(words)} settings up to epoch {epochs}")
         jobs = [
             Job(dataclasses.replace(base, pooling=word), place(out, word, base.seed), epochs, until) for word in words

@@ -7,6 +7,8 @@
   const colour = i => `var(--s${i % 10})`;
   const show = v => v === null || v === undefined ? "" : Math.abs(v) >= 0.0995 || v === 0 ? v.toFixed(2) : v.toPrecision(2);
 
+  const breakable = name => name.replace(/([:,])/g, "$1\u200b");
+
   function make(parent, tag, attributes = {}, text = null, ns = "http://www.w3.org/2000/svg") {
     const node = ns ? document.createElementNS(ns, tag) : document.createElement(tag);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -31,7 +33,7 @@
 
   function tooltip(event, title, lines) {
     tip.replaceChildren();
-    make(tip, "b", {}, title, null);
+    make(tip, "b", {}, breakable(title), null);
     const table = make(tip, "table", {}, null, null);
     for (const [i, ...cells] of lines) {
       const row = make(table, "tr", {}, null, null);
@@ -55,7 +57,7 @@
   // Horizontal charts: a row a pooling, its name above the line where the chart is narrow.
   function rows(box, values, draw, title, zero) {
     const narrow = box.clientWidth < 560, step = narrow ? 50 : 40;
-    const left = narrow ? 8 : 30 + 7 * Math.max(...data.rows.map(r => Math.max(r.name.split(":")[0].length, Math.min(36, r.name.length) * .72)));
+    const left = narrow ? 8 : 30 + 7 * Math.max(...data.rows.map(r => Math.max(r.name.split(":")[0].length, Math.min(36, r.name.length) * .82)));
     const [svg, width] = canvas(box, data.rows.length * step + 42);
     let low = Math.min(...values), high = Math.max(...values);
     if (zero) low = Math.min(0, low), high = Math.max(0, high);
@@ -146,7 +148,7 @@
       for (const [key, value] of [["x1", x(e)], ["x2", x(e)], ["visibility", "visible"]]) cursor.setAttribute(key, value);
       const last = e === epochs;
       tooltip(event, `epoch ${e}`, [[null, data.curves[metric].label, "train", "validation", ...(last ? ["test"] : [])],
-        ...shown.map(([s, i]) => [i, data.rows[i].name, show(s.train[e - 1]), show(s.validation[e - 1]), ...(last ? [show(s.test)] : [])])]);
+        ...shown.map(([s, i]) => [i, breakable(data.rows[i].name), show(s.train[e - 1]), show(s.validation[e - 1]), ...(last ? [show(s.test)] : [])])]);
     }, () => cursor.setAttribute("visibility", "hidden"));
   }
 
@@ -161,7 +163,7 @@
   data.rows.forEach((row, i) => {
     const button = make(document.getElementById("legend"), "button", {type: "button", "aria-pressed": "true"}, null, null);
     make(button, "span", {class: "dot", style: `--c:${colour(i)}`}, "", null);
-    button.append(row.name);
+    button.append(breakable(row.name));
     button.addEventListener("click", () => {
       if (!hidden.delete(i)) hidden.add(i);
       button.setAttribute("aria-pressed", String(!hidden.has(i)));
