@@ -26,12 +26,10 @@ def test_the_highest_view_of_a_window_is_max_pooling(problem):
 
 @given(problems())
 @bounded
-def test_best_is_max_pooling_with_its_indices(problem):
+def test_best_is_where_max_pooling_finds_it(problem):
     x, _, window = problem
-    values, indices = Window.of(**window, dims=problem.dims).best(x)
-    expected = MAX_POOL[problem.dims](x, **window, return_indices=True)
-    assert torch.equal(values, expected[0])
-    assert torch.equal(indices, expected[1])
+    indices = Window.of(**window, dims=problem.dims).best(x)
+    assert torch.equal(indices, MAX_POOL[problem.dims](x, **window, return_indices=True)[1])
 
 
 @given(problems(most_channels=3), st.integers(0, 1000))
