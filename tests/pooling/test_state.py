@@ -24,19 +24,21 @@ def fresh(**options):
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("num_channels", [None, 6])
-@pytest.mark.parametrize("groups", [1, 3])
-def test_a_state_dict_brings_everything_into_a_fresh_layer(criterion, num_channels, groups):
-    layer = taught(criterion=criterion, groups=groups, batches=3)
+@pytest.mark.parametrize(("groups", "projection"), [(1, "fisher"), (3, "fisher"), (1, "orthogonal"), (2, "penalised")])
+def test_a_state_dict_brings_everything_into_a_fresh_layer(criterion, num_channels, groups, projection):
+    layer = taught(criterion=criterion, groups=groups, batches=3, projection=projection, refit_every=2)
     file = io.BytesIO()
     torch.save(layer.state_dict(), file)
     file.seek(0)
-    other = fresh(criterion=criterion, groups=groups, num_channels=num_channels)
+    options = {"criterion": criterion, "groups": groups, "projection": projection, "refit_every": 2}
+    other = fresh(num_channels=num_channels, **options)
     other.load_state_dict(torch.load(file, weights_only=True))
     assert same(snapshot(other), snapshot(layer))
     assert torch.equal(other(X), layer(X))
-    for pool in (layer, other):  # and they go on alike
-        with mp.supervise(labelled()[1]):
-            pool.train()(labelled(seed=7)[0])
+    for pool in (layer, other):  # and they go on alike, past the next refit
+        for seed in (7, 8):
+            with mp.supervise(labelled()[1]):
+                pool.train()(labelled(seed=seed)[0])
     assert same(snapshot(other), snapshot(layer))
 
 

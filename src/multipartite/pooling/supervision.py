@@ -203,7 +203,8 @@ class SupervisedLayer(FactorState):
     def refit(self, *buffers: Tensor | None) -> None:
         """Compute projection and factor anew from the statistics (Alg. 1), in float64."""
         assert self.statistics is not None
-        start = self._projection[0] if self._projection else None
+        # from where the last one ended: the factor has its directions, and a resumed run has the factor
+        start = self.factor.to(self.statistics.mean) if self.informed and self.factor is not None else None
         A = supervised_projection(self.statistics, self.projection, start=start)
         self._projection[:] = [A]
         folded = fold(self.statistics, A, self.criterion)
