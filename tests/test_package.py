@@ -18,13 +18,14 @@ MODULES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}
 
 # Data flows one way: every part may import from its own line and the lines above it
 LAYERS = [
-    ["errors", "_labels", "_validation", "criteria"],
+    ["errors", "_labels", "_tall", "_validation", "criteria"],
     ["statistics"],
     ["projection"],
     ["ranking", "folding"],
     ["_supervised", "estimators"],
     ["pooling", "functional", "integrations"],
     ["experiments"],
+    ["bench"],
     ["cli", "__main__"],
 ]
 LAYER = {part: i for i, parts in enumerate(LAYERS) for part in parts}

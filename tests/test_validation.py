@@ -79,3 +79,22 @@ def test_labels_are_indexed_in_order(y, classes):
 def test_refuses_other_labels(y, rows, message):
     with pytest.raises(InputError, match=message):
         encode_labels(y, rows)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int32, np.int64, np.uint64])
+@pytest.mark.parametrize("values", [[0, 1], [1, 0, 1, 1], [3, 100, 7, 3]])
+def test_whole_numbers_are_counted_as_unique_would(dtype, values):
+    y = np.array(values).astype(dtype)
+    if len(np.unique(y)) < 2:
+        y[0] = 0
+    classes, index = encode_labels(y, len(y))
+    expected, inverse = np.unique(y, return_inverse=True)
+    assert classes.dtype == y.dtype
+    assert classes.tolist() == expected.tolist()
+    assert index.tolist() == inverse.tolist()
+
+
+@pytest.mark.parametrize("y", [[-5, 2, -5], [0, 2**62], [-(2**62), 2**62]])
+def test_whole_numbers_far_apart_or_below_zero(y):
+    classes, index = encode_labels(y, len(y))
+    assert classes[index].tolist() == y

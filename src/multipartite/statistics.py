@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from multipartite._labels import Labels
+from multipartite._tall import LEAST_ROWS, tall_moments
 from multipartite.errors import InputError
 
 __all__ = ["ClassStatistics", "Moments"]
@@ -187,11 +188,21 @@ class ClassStatistics(nn.Module):
         X = X.reshape(*X.shape[:2], -1)  # [N, C, L]
         if X.dtype not in (torch.float32, torch.float64):
             X = X.to(torch.float32 if X.is_floating_point() else torch.float64)
+        if len(X) >= LEAST_ROWS and self._is_table(X, labels):
+            table, threads = X[:, :, 0].numpy(), torch.get_num_threads()
+            for parts in tall_moments(table, labels.index.numpy(), self.num_classes, threads):
+                number, mean, scatter = (torch.from_numpy(part).to(self.mean) for part in parts)
+                yield Moments(number, mean, scatter[None])
+            return
         rows = max(1, _CHUNK // X[0].numel())
         for start in range(0, len(X), rows):
             chunk = slice(start, start + rows)
             with torch.autocast(X.device.type, enabled=False):
                 yield self._moments(X[chunk], labels[chunk])
+
+    def _is_table(self, X: Tensor, labels: Labels) -> bool:
+        plain = labels.soft is None and labels.weight is None
+        return plain and self.groups == 1 and X.shape[2] == 1 and X.device.type == self.mean.device.type == "cpu"
 
     def _moments(self, x: Tensor, labels: Labels) -> Moments:
         """Count, class means and scatter of one chunk x [N, C, L].
@@ -214,7 +225,7 @@ class ClassStatistics(nn.Module):
         if labels.weight is not None:
             z *= labels.weight.sqrt().to(z)[:, None, None]
         rows = z.permute(1, 0, 2).reshape(self.groups, -1, len(x) * L)  # [g, d, N L]
-        scatter = _symmetric_product(rows).to(exact)
+        scatter = (rows @ rows.mT).to(exact)
         a = a.to(exact)
         residual = labels.rescaled_sums(z[:, :, 0] if L == 1 else z.sum(2)).to(exact)  # [c, C]
         if labels.soft is not None:
@@ -278,14 +289,6 @@ class ClassStatistics(nn.Module):
     def extra_repr(self) -> str:
         """Show the sizes."""
         return f"num_classes={self.num_classes}, num_features={self.num_features}, groups={self.groups}"
-
-
-def _symmetric_product(rows: Tensor) -> Tensor:
-    """Outer products of the columns of rows [g, d, n], summed, [g, d, d]."""
-    if rows.dtype == torch.float64 and rows.device.type == "cpu":
-        # NumPy sees that the product is symmetric and computes half of it
-        return torch.stack([torch.from_numpy(r @ r.T) for r in rows.numpy()])
-    return rows @ rows.mT
 
 
 def _at_least_tiny(x: Tensor) -> Tensor:
