@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,20 @@ from multipartite.errors import InputError
 from multipartite.folding import Fold, pooling_criterion
 from multipartite.statistics import ClassStatistics
 
-__all__ = ["FactorState"]
+__all__ = ["FactorState", "check_whole"]
 
 _KINDS = {1: "absolute", 2: "quadratic"}  # by the power of the criterion
+
+
+def check_whole(name: str, value: object, *, least: int) -> None:
+    """Refuse what is not a whole number from `least` on.
+
+    Examples
+    --------
+    >>> check_whole("groups", 4, least=1)
+    """
+    if not isinstance(value, numbers.Integral) or value < least:
+        raise InputError(f"{name} must be at least {least}, a whole number, got {value!r}")
 
 
 class FactorState(nn.Module):
@@ -47,10 +59,8 @@ class FactorState(nn.Module):
         dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
-        if num_classes < 2:
-            raise InputError(f"num_classes must be at least 2, got {num_classes}")
-        if groups < 1:
-            raise InputError(f"groups must be at least 1, got {groups}")
+        check_whole("num_classes", num_classes, least=2)
+        check_whole("groups", groups, least=1)
         pooling_criterion(criterion)
         self.num_classes, self.groups, self.criterion = num_classes, groups, criterion
         self.num_channels: int | None = None

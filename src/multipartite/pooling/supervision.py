@@ -17,7 +17,7 @@ from multipartite.errors import InputError, unknown
 from multipartite.folding import fold
 from multipartite.pooling.distributed import GroupHandle, all_reduce
 from multipartite.pooling.labels import current_labels, to_resolution
-from multipartite.pooling.state import FactorState
+from multipartite.pooling.state import FactorState, check_whole
 from multipartite.projection import METHODS, supervised_projection
 from multipartite.statistics import ClassStatistics, Moments
 
@@ -53,10 +53,9 @@ class SupervisedLayer(FactorState):
         super().__init__(num_classes, groups, criterion, device, dtype)
         if not 0 <= momentum < 1:
             raise InputError(f"momentum must lie in [0, 1), got {momentum}")
-        if refit_every < 1:
-            raise InputError(f"refit_every must be at least 1, got {refit_every}")
-        if max_rows is not None and max_rows < 1:
-            raise InputError(f"max_rows must be at least 1 or None, got {max_rows}")
+        check_whole("refit_every", refit_every, least=1)
+        if max_rows is not None:
+            check_whole("max_rows", max_rows, least=1)
         if projection not in METHODS:
             raise unknown("projection", projection, METHODS)
         self.projection = projection
@@ -67,7 +66,7 @@ class SupervisedLayer(FactorState):
         self._warned = False
         self._pending: list[ClassStatistics] = []  # of this process alone, since the last refit
         self._kept = 1.0  # share of the statistics that the pending updates leave
-        self._projection: list[Tensor] = []  # the last one, to start the next from
+        self._projection: list[Tensor] = []  # the last one, for a look at it
         self._handle = _register(self)
         if num_channels is not None:
             self.settle(num_channels)
@@ -98,6 +97,8 @@ class SupervisedLayer(FactorState):
             self.settle(x.shape[1], x.device)
         assert self.factor is not None
         if torch.compiler.is_compiling():
+            if getattr(torch.compiler, "is_exporting", bool)():
+                raise InputError("a layer in training mode cannot be exported: call model.eval() first")
             _observe(x.detach(), self._handle, self.factor, self.offset, self.log_prior)
             return
         try:
