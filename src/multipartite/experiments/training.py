@@ -102,7 +102,7 @@ def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: F
                 now = epoch * steps + step
                 lr = recipe.lr * SCHEDULES[recipe.schedule](now / (config.epochs * steps))
                 sgd.param_groups[0]["lr"] = lr
-                seed_step(config.seed, now, fabric.global_rank)
+                seed_step(config.seed, now, fabric.global_rank, fabric.device)
 
                 rows = order[step * config.batch_size : (step + 1) * config.batch_size]
                 x, labels = images.batch(rows[fabric.global_rank :: fabric.world_size])
