@@ -51,10 +51,21 @@ class AdaptivePool(nn.Module):
                 f"adaptive pooling to {sizes} needs an input whose sizes are multiples of that, got {tuple(spatial)}: "
                 "resize the input, or leave this layer out of convert by `skip`"
             )
-        kernel = tuple(int(n // o) for n, o in zip(spatial, sizes, strict=True))
+        if getattr(torch.compiler, "is_exporting", bool)():
+            self._check_fixed(spatial)
+        kernel = tuple(1 if o is None else int(n // o) for n, o in zip(spatial, self.output_size, strict=True))
         zeros, ones = (0,) * self.dims, (1,) * self.dims
         self.pool.window = Window(kernel, kernel, zeros, ones)  # type: ignore[assignment]
         return self.pool(x)
+
+    def _check_fixed(self, spatial: torch.Size) -> None:
+        """Refuse to export a kernel that is right for one size as one for any; a strict export hides which it is."""
+        free = [isinstance(n, torch.SymInt) and o is not None for n, o in zip(spatial, self.output_size, strict=True)]
+        if any(free) or torch.compiler.is_dynamo_compiling():
+            raise InputError(
+                f"adaptive pooling to {self.output_size} can be exported for a fixed input size only, because its "
+                "kernel follows from the size: leave the spatial sizes out of dynamic_shapes, with strict=False"
+            )
 
     def extra_repr(self) -> str:
         """Show the output size."""
