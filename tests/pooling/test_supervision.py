@@ -84,6 +84,7 @@ def test_ignored_images_count_nowhere():
 def test_labels_a_pixel_come_at_the_resolution_of_the_input(max_rows):
     x, _ = labelled(size=6)
     labels = torch.randint(3, (12, 6, 6), generator=torch.Generator().manual_seed(0))
+    x[:, 0] = labels  # so that a pixel shows whose label it was given
     layer, expected = layer_of(max_rows=max_rows), layer_of(max_rows=max_rows)
     with mp.supervise(labels.repeat_interleave(2, 1).repeat_interleave(2, 2)):
         layer(x)
@@ -92,6 +93,7 @@ def test_labels_a_pixel_come_at_the_resolution_of_the_input(max_rows):
     assert_statistics(layer, expected.statistics)
     rows = 12 * 36 if max_rows is None else max_rows
     assert layer.statistics.total == rows
+    torch.testing.assert_close(layer.statistics.mean[:, 0], torch.arange(3.0, dtype=torch.float64))
     if max_rows is None:
         assert_statistics(layer, statistics_of(x, labels))
 
@@ -336,3 +338,21 @@ def test_labels_separate_and_shuffled_labels_do_not():
     ]
     assert gained.mean() > max(shuffled)
     assert ttest_1samp(shuffled, 0).pvalue > 0.05
+
+
+def test_where_looking_would_wait_refused_batches_are_told_at_the_next_refit(monkeypatch):
+    """As on an accelerator: nothing is read back between refits, and nothing that is not finite gets in."""
+    monkeypatch.setattr("multipartite.pooling.supervision._is_at_hand", lambda tensor: False)
+    pool = mp.MultipartitePool2d(2, num_classes=2, num_channels=3, refit_every=3)
+    good, bad = torch.rand(4, 3, 4, 4), torch.full((4, 3, 4, 4), torch.nan)
+    with mp.supervise(torch.tensor([0, 1, 0, 1])):
+        pool(good)
+        before = pool.statistics.mean.clone()
+        pool(bad)
+        assert pool.refused == 0
+        torch.testing.assert_close(pool.statistics.mean, before)
+        pool(good)
+        with pytest.warns(UserWarning, match=r"refused a batch .*1 so far"):
+            pool(good)
+    assert pool.refused == 1
+    assert torch.isfinite(pool.statistics.scatter).all()
