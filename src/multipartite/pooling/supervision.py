@@ -62,6 +62,7 @@ class SupervisedLayer(FactorState):
         self.momentum, self.refit_every, self.max_rows = momentum, refit_every, max_rows
         self._group = GroupHandle(process_group)
         self.refused = 0  # batches with NaN or infinite activations
+        self._unseen: Tensor | int = 0  # such batches on a device that nobody has waited for yet
         self.settling = False  # learn in evaluation mode too, and refit every time
         self._warned = False
         self._pending: list[ClassStatistics] = []  # of this process alone, since the last refit
@@ -145,6 +146,8 @@ class SupervisedLayer(FactorState):
                 joined = all_reduce(target, self.statistics.mean, self.process_group)
                 self.statistics.decay(1 - self._kept).merge(joined)
                 self._drop_pending()
+            self._refuse(int(self._unseen))
+            self._unseen = 0
             self.refit(*buffers)
 
     def _summary(self, x: Tensor, labels: Tensor) -> list[Moments] | None:
@@ -166,19 +169,27 @@ class SupervisedLayer(FactorState):
         if a_pixel:  # pixels become rows
             x, labels = x.transpose(1, 2).reshape(-1, x.shape[1]), labels.reshape(-1)
         batch = list(self.statistics.moments(x, labels))
-        if not batch:
-            return None
-        seen = torch.stack([m.number.sum() for m in batch]).sum()
-        whole = torch.stack([m.scatter.sum() + m.mean.sum() for m in batch]).sum()
-        rows, finite = torch.stack([seen, torch.isfinite(whole).to(seen)]).tolist()  # one look at the device
+        return self._screened(batch) if batch else None
+
+    def _screened(self, batch: list[Moments]) -> list[Moments] | None:
+        """Keep NaN and infinity out of the statistics; where looking would wait for the device, look at a refit."""
+        finite = torch.isfinite(torch.stack([m.scatter.sum() + m.mean.sum() for m in batch]).sum())
+        if not _is_at_hand(finite):
+            self._unseen = self._unseen + ~finite
+            return [Moments(*(torch.where(finite, part, 0) for part in m)) for m in batch]
         if not finite:
-            self.refused += 1
+            self._refuse(1)
+            return None
+        return batch if any(m.number.sum() > 0 for m in batch) else None
+
+    def _refuse(self, batches: int) -> None:
+        if batches:
+            self.refused += batches
             warnings.warn(
                 f"{type(self).__name__}: refused a batch with NaN or infinite activations ({self.refused} so far); "
                 "statistics and factor stay as they were",
                 stacklevel=2,
             )
-        return batch if finite and rows > 0 else None
 
     def _one_hot(self, labels: Tensor) -> bool:
         return labels.ndim == 2 and labels.shape[1] == self.num_classes
@@ -230,6 +241,11 @@ class SupervisedLayer(FactorState):
                 "settle a trained model with `multipartite.fit(model, loader)`; until then a pixel's energy ranks it",
                 stacklevel=2,
             )
+
+
+def _is_at_hand(tensor: Tensor) -> bool:
+    """Whether looking at a tensor does not mean to wait for a device."""
+    return tensor.device.type == "cpu"
 
 
 def _register(layer: SupervisedLayer) -> int:
