@@ -54,6 +54,11 @@ def test_the_command_says_it_in_a_sentence_and_exits_with_status_2(closed, tmp_p
     assert not (tmp_path / "grid").exists()
 
 
+def test_connecting_does_not_wait_for_torch():
+    code = "import sys, multipartite.experiments.cluster, multipartite.cli.compare; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 @pytest.fixture
 def cluster(tmp_path):
     """A scheduler and two workers as processes of their own; gives the address and the workers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 from multipartite.errors import InputError
 
 if TYPE_CHECKING:
+    from multipartite.experiments.jobs import Job
     from multipartite.experiments.report import Report
 
 __all__ = ["compare", "register", "tell"]
@@ -56,52 +58,56 @@ def compare(
     What is finished is kept, so the same command takes up what was stopped or killed, to the same numbers.
     """
     choices: dict[str, Any] = dict(locals())
-    from multipartite.experiments.comparison import Grid, split_poolings
-    from multipartite.experiments.report import write_report
-    from multipartite.experiments.runs import RunConfig
-
     for name in ("poolings", "seeds", "out", "jobs", "cluster"):
         del choices[name]
-    words = split_poolings(poolings)
-    grid = Grid(RunConfig(**choices, pooling=words[0] if words else "max"), words, seeds)
-    out = out or Path("comparisons") / Path(dataset).name
-    out = out.resolve() if cluster else out  # the workers are elsewhere
-    grid.check(out)
-    try:
-        failed = _train(grid.jobs(out), jobs, cluster)
-    except KeyboardInterrupt:
-        print(f"multipartite: stopped; the same command goes on with {out}", file=sys.stderr)
-        raise SystemExit(130) from None
-    report = write_report(out)
-    tell(report)
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(_connected(cluster)) if cluster else None
+        from multipartite.experiments.comparison import Grid, split_poolings
+        from multipartite.experiments.report import write_report
+        from multipartite.experiments.runs import RunConfig
+
+        words = split_poolings(poolings)
+        grid = Grid(RunConfig(**choices, pooling=words[0] if words else "max"), words, seeds)
+        out = out or Path("comparisons") / Path(dataset).name
+        out = out.resolve() if cluster else out  # the workers are elsewhere
+        grid.check(out)
+        try:
+            failed = _train(grid.jobs(out), jobs, client)
+        except KeyboardInterrupt:
+            print(f"multipartite: stopped; the same command goes on with {out}", file=sys.stderr)
+            raise SystemExit(130) from None
+    tell(write_report(out))
     if failed:
         raise InputError(f"{len(failed)} of {len(grid.jobs(out))} runs failed, the first is {failed[0]}")
 
 
-def _train(jobs: list[Any], wanted: int | None, cluster: str | None) -> list[str]:
+def _connected(address: str) -> contextlib.closing[Any]:
+    """Connect before torch is imported: that a cluster is silent shall be said soon."""
+    from multipartite.experiments.cluster import connect
+
+    return contextlib.closing(connect(address))
+
+
+def _train(jobs: list[Job], wanted: int | None, client: Any) -> list[str]:
     """Run all jobs under the live overview; give the failures in words."""
-    import contextlib
     import warnings
 
     from multipartite.experiments.assembly import assemble, prepare
-    from multipartite.experiments.cluster import connect, run_jobs_on
+    from multipartite.experiments.cluster import run_jobs_on
     from multipartite.experiments.overview import live
     from multipartite.experiments.scheduling import run_jobs, workers_for
 
-    with contextlib.ExitStack() as stack:
-        if cluster is not None:
-            client = stack.enter_context(contextlib.closing(connect(cluster)))
-            outcomes = run_jobs_on(client, jobs)
-        else:
-            workers = workers_for(jobs, wanted)
-            data = prepare(jobs[0].config)  # downloads once, and finds what is wrong before anything runs
-            for config in {job.config.pooling: job.config for job in jobs}.values():
-                assemble(config, data)
-            outcomes = run_jobs(jobs, workers)
-        heard = stack.enter_context(warnings.catch_warnings(record=True))  # they would tear the overview
-        with live(jobs):
-            failed = [f"{outcome.job.name}: {outcome.failure}" for outcome in outcomes if outcome.failure]
-    for words in dict.fromkeys(str(warning.message) for warning in heard or ()):
+    if client is not None:
+        outcomes = run_jobs_on(client, jobs)
+    else:
+        workers = workers_for(jobs, wanted)
+        data = prepare(jobs[0].config)  # downloads once, and finds what is wrong before anything runs
+        for config in {job.config.pooling: job.config for job in jobs}.values():
+            assemble(config, data)
+        outcomes = run_jobs(jobs, workers)
+    with warnings.catch_warnings(record=True) as heard, live(jobs):  # warnings would tear the overview
+        failed = [f"{outcome.job.name}: {outcome.failure}" for outcome in outcomes if outcome.failure]
+    for words in dict.fromkeys(str(warning.message) for warning in heard):
         print(f"multipartite: {words}", file=sys.stderr)
     return failed
 

@@ -6,40 +6,38 @@ its checkpoint with another worker.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multipartite.errors import InputError
-from multipartite.experiments.jobs import Job, Outcome, work
+
+if TYPE_CHECKING:
+    from multipartite.experiments.jobs import Job, Outcome
 
 __all__ = ["connect", "run_jobs_on"]
 
-_PATIENCE = 6.0  # seconds until a scheduler counts as silent
+_PATIENCE = 3.0  # seconds until a scheduler counts as silent
 
 
 def connect(address: str) -> Any:
     """Open a client of the Dask scheduler at `address`; silence is an `InputError` within ten seconds."""
-    import dask
-
     distributed: Any = importlib.import_module("distributed")  # not typed
-
     for name in ("distributed", "distributed.client", "distributed.comm", "tornado.application"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # the error says it all, in one sentence
-    began = time.monotonic()
     try:
-        with dask.config.set({"distributed.comm.timeouts.connect": _PATIENCE}):
-            client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        reason = str(error).splitlines()[0] if isinstance(error, ValueError) else "no answer"
+        asyncio.run(_knock(address))
+        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TimeoutError, asyncio.TimeoutError) as error:
+        reason = str(error).splitlines()[0] if isinstance(error, ValueError) else f"no answer in {_PATIENCE:g} s"
         raise InputError(
-            f"cluster {address!r} cannot be used ({reason}, waited {time.monotonic() - began:.0f} s): "
-            "start one with `dask scheduler` and `dask worker ADDRESS`, and give its tcp://HOST:PORT"
+            f"cluster {address!r} cannot be used ({reason}): start one with `dask scheduler` and "
+            "`dask worker ADDRESS`, and give its tcp://HOST:PORT"
         ) from None
     try:
         client.wait_for_workers(1, timeout=2)
@@ -49,14 +47,23 @@ def connect(address: str) -> Any:
     return client
 
 
+async def _knock(address: str) -> None:
+    """Shake hands and part; a client of its own would wait for ever where somebody listens and says nothing."""
+    comm: Any = importlib.import_module("distributed.comm")
+    line = await asyncio.wait_for(comm.connect(address, timeout=_PATIENCE), _PATIENCE)
+    await line.close()
+
+
 def run_jobs_on(client: Any, jobs: Sequence[Job]) -> Iterator[Outcome]:
     """Give the jobs to the cluster and each outcome as it comes; Dask starts those of a lost worker again."""
+    from multipartite.experiments.jobs import Outcome, work  # brings torch, which connecting need not wait for
+
     if not jobs:
         return
     as_completed: Any = importlib.import_module("distributed").as_completed
     _shared(client, jobs[0].folder)
     waiting = {client.submit(work, job, pure=False): job for job in jobs}
-    for future in as_completed(waiting):
+    for future in as_completed(waiting, loop=client.loop):
         job = waiting[future]
         if future.status == "finished":
             yield future.result()
