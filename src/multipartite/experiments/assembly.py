@@ -26,7 +26,7 @@ def prepare(config: RunConfig) -> Dataset:
     """
     data = load(config.dataset, config.data_dir, download=config.download)
     if config.limit is not None:
-        data = data.limit(config.limit, config.seed)
+        data = data.limit(config.limit)  # the same images for every seed
     if config.validation:
         data = data.with_validation(config.validation, config.seed)
     if config.batch_size > len(data.train_labels):
