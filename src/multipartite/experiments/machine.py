@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
     >>> sorted(versions())[:2]
     ['lightning-fabric', 'multipartite']
     """
-    found = {"python": platform.python_version(), "platform": platform.platform()}
+    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
