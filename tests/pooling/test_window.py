@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -58,11 +59,23 @@ def test_numbers_spread_over_the_dimensions_and_stride_defaults_to_the_kernel():
     assert Window.of(2, dims=3).kernel_size == (2, 2, 2)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "stride", "dilation", "overlaps"), [(2, 2, 1, False), (3, 2, 1, True), (2, 2, 2, True)]
-)
-def test_overlaps(kernel, stride, dilation, overlaps):
-    assert Window.of(kernel, stride, 0, dilation, dims=2).overlaps() is overlaps
+def test_a_window_needs_pixels():
+    Window.of(2, 1, 1, 3, dims=1).check((3,))
+    with pytest.raises(InputError, match="without a pixel of an input of size"):
+        Window.of(2, 1, 1, 3, dims=1).check((2,))
+    for size in ((1, 4), (4, 0)):
+        with pytest.raises(InputError, match="too small for windows of"):
+            Window.of(2, dims=2).check(size)
+
+
+@pytest.mark.parametrize("dims", [0, 4])
+def test_dimensions_that_there_are_not(dims):
+    with pytest.raises(InputError, match="1, 2 or 3 dimensions"):
+        Window.of(2, dims=dims)
+
+
+def test_sizes_may_be_numpys():
+    assert Window.of(np.int64(3), dims=2) == Window.of([3, 3], dims=2)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def multipartite_pool(
     """
     if not isinstance(factor, Fold):
         factor = None if factor is None else Fold(factor, None, None, factor.new_zeros(()), "quadratic")
-    dims = x.ndim - 2 if isinstance(kernel_size, int) else len(kernel_size)
+    dims = len(kernel_size) if isinstance(kernel_size, tuple | list) else x.ndim - 2
     window = Window.of(kernel_size, stride, padding, dilation, ceil_mode, dims=dims)
     check_assignment(assignment, temperature, return_indices)
     return _pool(x, factor, window, groups, assignment, temperature, return_indices, training, generator)
@@ -90,7 +90,7 @@ def _pool(
     training: bool,
     generator: torch.Generator | None,
 ) -> Any:
-    batched = check_input(x, window.dims)
+    batched = window.is_batched(x)
     x = x if batched else x[None]
     how = ASSIGNMENTS[assignment]
     scored = x if how.differentiable else x.detach()
@@ -109,21 +109,10 @@ def check_assignment(assignment: str, temperature: float, return_indices: bool =
     """Refuse an unknown assignment, a temperature that makes no sense, and indices where there are none."""
     if assignment not in ASSIGNMENTS:
         raise unknown("assignment", assignment, ASSIGNMENTS)
-    if not temperature > 0:
-        raise InputError(f"temperature must be positive, got {temperature}")
+    if not isinstance(temperature, int | float) or not temperature > 0:
+        raise InputError(f"temperature must be positive, got {temperature!r}")
     if return_indices and assignment == "soft":
         raise InputError("assignment 'soft' mixes pixels: return_indices must be False")
-
-
-def check_input(x: Tensor, dims: int) -> bool:
-    """Whether x is batched; refuse anything but floating (N, C, *spatial) or (C, *spatial)."""
-    if x.ndim not in (dims + 1, dims + 2):
-        raise InputError(
-            f"input must have {dims + 1} or {dims + 2} dimensions, ([N,] C, {dims} spatial), got shape {tuple(x.shape)}"
-        )
-    if not x.is_floating_point():
-        raise InputError(f"input must be floating point, got {str(x.dtype).removeprefix('torch.')}")
-    return x.ndim == dims + 2
 
 
 class _MultipartitePool(SupervisedLayer):
@@ -173,11 +162,14 @@ class _MultipartitePool(SupervisedLayer):
 
     def forward(self, x: Tensor) -> Any:
         """Pool x; in training, learn from the labels of :func:`multipartite.supervise` first."""
-        batched = check_input(x, self.dims)
-        self._check_channels(x.shape[1] if batched else x.shape[0])
+        batched = self.window.is_batched(x)
+        channels = x.shape[1] if batched else x.shape[0]
+        self._check_channels(channels)
         if self.training or self.settling:
             self.observe(x if batched else x[None])
         elif not self.informed and not torch.compiler.is_compiling():
+            if self.num_channels is None:
+                self.settle(channels, x.device)
             self._warn_if_new()
         return _pool(
             x,

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from multipartite.pooling.assignment import expected
-from multipartite.pooling.multipartite import check_input
 from multipartite.pooling.window import Size, Window, pick
 
 __all__ = ["StochasticPool1d", "StochasticPool2d", "StochasticPool3d", "stochastic_pool"]
@@ -48,13 +47,13 @@ def stochastic_pool(
     >>> stochastic_pool(torch.tensor([[[1.0, 3.0, 0.0, 0.0]]]), 2)
     tensor([[[2.5000, 0.0000]]])
     """
-    dims = x.ndim - 2 if isinstance(kernel_size, int) else len(kernel_size)
+    dims = len(kernel_size) if isinstance(kernel_size, tuple | list) else x.ndim - 2
     window = Window.of(kernel_size, stride, padding, dilation, ceil_mode, dims=dims)
     return _pool(x, window, training, generator)
 
 
 def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator | None) -> Tensor:
-    batched = check_input(x, window.dims)
+    batched = window.is_batched(x)
     a = (x if batched else x[None]).clamp_min(0)
     chances = a.detach().float() if torch.finfo(x.dtype).bits < 32 else a.detach()
     if training:

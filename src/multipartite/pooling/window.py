@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TypeAlias
 
 import torch
@@ -49,6 +50,8 @@ class Window:
         dims: int,
     ) -> Window:
         """Read and check what ``nn.MaxPool`` would be given."""
+        if dims not in _MAX_POOL:
+            raise InputError(f"windows have 1, 2 or 3 dimensions, got {dims}")
         kernel = _spread("kernel_size", kernel_size, dims, least=1)
         step = kernel if stride is None else _spread("stride", stride, dims, least=1)
         pad = _spread("padding", padding, dims, least=0)
@@ -61,9 +64,31 @@ class Window:
         """Number of spatial dimensions."""
         return len(self.kernel_size)
 
-    def overlaps(self) -> bool:
-        """Whether a pixel can be in more than one window."""
-        return any(s < d * (k - 1) + 1 for k, s, d in zip(self.kernel_size, self.stride, self.dilation, strict=True))
+    def is_batched(self, x: Tensor) -> bool:
+        """Whether x is (N, C, *spatial), not (C, *spatial); refuse anything else, and what leaves no window."""
+        if x.ndim not in (self.dims + 1, self.dims + 2):
+            raise InputError(
+                f"input must have {self.dims + 1} or {self.dims + 2} dimensions, ([N,] C, {self.dims} spatial), "
+                f"got shape {tuple(x.shape)}"
+            )
+        if not x.is_floating_point():
+            raise InputError(f"input must be floating point, got {str(x.dtype).removeprefix('torch.')}")
+        if not torch.compiler.is_compiling():  # there torch's own pooling says so
+            self.check(x.shape[-self.dims :])
+        return x.ndim == self.dims + 2
+
+    def check(self, spatial: torch.Size | tuple[int, ...]) -> None:
+        """Refuse an input that leaves no window, or a window that looks at padding alone."""
+        if min(spatial) < 1 or min(self.out_size(spatial)) < 1:
+            raise InputError(f"input of size {tuple(spatial)} is too small for windows of {self.kernel_size}")
+        for n, k, s, p, d, out in zip(
+            spatial, self.kernel_size, self.stride, self.padding, self.dilation, self.out_size(spatial), strict=True
+        ):
+            if p and d > 1 and not all(any(0 <= o * s - p + i * d < n for i in range(k)) for o in range(out)):
+                raise InputError(
+                    f"padding={self.padding} with dilation={self.dilation} leaves windows without a pixel of an input "
+                    f"of size {tuple(spatial)}"
+                )
 
     def best(self, score: Tensor) -> Tensor:
         """Where the highest score of every window is, the first of equals: flat indices (N, g, *out)."""
@@ -100,12 +125,11 @@ class Window:
 
 
 def _spread(name: str, value: Size, dims: int, *, least: int) -> tuple[int, ...]:
-    sizes = (value,) * dims if isinstance(value, int) else tuple(value)
-    if len(sizes) == 1:
-        sizes = sizes * dims
-    if len(sizes) != dims or any(not isinstance(s, int) or s < least for s in sizes):
+    sizes = tuple(value) if isinstance(value, tuple | list) else (value,)
+    sizes = sizes * dims if len(sizes) == 1 else sizes
+    if len(sizes) != dims or any(not isinstance(s, Integral) or s < least for s in sizes):
         raise InputError(f"{name} must be an int or {dims} ints, at least {least} each, got {value!r}")
-    return sizes
+    return tuple(int(s) for s in sizes)
 
 
 def _out_length(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
