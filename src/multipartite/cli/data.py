@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import typer
+
+from multipartite.cli._table import show
 
 __all__ = ["register"]
 
@@ -50,7 +51,7 @@ def list_(data_dir: DataDir = None, as_json: Json = False) -> None:
         }
         for source in SOURCES.values()
     ]
-    _show(rows, as_json=as_json)
+    show(rows, as_json=as_json)
 
 
 @data.command()
@@ -106,25 +107,4 @@ def where(
     if not rows and not as_json:
         typer.echo(f"{name}: built in, it has no files")
     else:
-        _show(rows, as_json=as_json)
-
-
-def _show(rows: list[dict[str, Any]], *, as_json: bool) -> None:
-    """Print rows as JSON, as a table in a terminal, or tab-separated for other programs."""
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-    elif sys.stdout.isatty():
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=box.SIMPLE_HEAD)
-        for key, value in rows[0].items():
-            side: Literal["left", "right"] = "right" if isinstance(value, int) else "left"
-            table.add_column(key, justify=side, overflow="fold", no_wrap=key == "name")
-        for row in rows:
-            table.add_row(*map(str, row.values()))
-        Console().print(table)
-    else:
-        for line in [list(rows[0]), *(list(row.values()) for row in rows)]:
-            typer.echo("\t".join(map(str, line)))
+        show(rows, as_json=as_json)
