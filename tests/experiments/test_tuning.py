@@ -70,6 +70,9 @@ def test_the_best_third_goes_on_and_the_best_setting_wins(tmp_path, pretend):
     counts = [sum(pause >= level for pause in pretend.values()) for level in rungs(9)]
     assert counts[1] == counts[0] // 3
     assert counts[2] == counts[1] // 3
+    for word in (word for word, pause in pretend.items() if pause == 9):  # the best by the rule, and no others
+        assert parse(word)[1].get("groups", 1) == 1
+        assert parse(word)[1]["criterion"] != "kl"
     assert tuned.trials[0].epochs == 9
     trials = json.loads((tmp_path / "tuning.json").read_text())
     assert trials[0]["word"] == tuned.word
