@@ -33,10 +33,6 @@ WINDOWS = {
 }
 
 
-FIXED = pytest.mark.xfail(reason="score._folded_scores asks for len(x), which fixes the batch size in an export")
-BAKED = pytest.mark.xfail(reason="Window.views decides by the size that is exported whether ceil_mode needs padding")
-
-
 def ONNX(test):
     """Slow, and the exporter warns of what it will change in itself."""
     for message in (
@@ -82,7 +78,6 @@ def others(dims):
     return [images(dims, n, sizes, seed=n)[0] for n, sizes in zip((4, 2, 1, 3), SIZES, strict=True)]
 
 
-@FIXED
 @pytest.mark.parametrize("name", ["1d, padding", "2d", "2d, all at once", "3d, padding and ceil_mode"])
 def test_torch_export(name):
     dims, options = WINDOWS[name]
@@ -93,9 +88,7 @@ def test_torch_export(name):
 
 
 @ONNX
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=BAKED) if name == "1d, stochastic" else name for name in WINDOWS]
-)
+@pytest.mark.parametrize("name", WINDOWS)
 def test_onnx(name, tmp_path):
     import onnxruntime
 
@@ -112,7 +105,6 @@ def test_onnx(name, tmp_path):
             torch.testing.assert_close(torch.from_numpy(one), other)
 
 
-@FIXED
 @ONNX
 def test_onnx_of_a_frozen_network_with_an_adaptive_head(tmp_path):
     import onnxruntime
@@ -150,7 +142,6 @@ def test_adaptive_pooling_is_not_exported_for_any_size():
         torch.export.export(model, (x,), dynamic_shapes=free(2))
 
 
-@FIXED
 def test_adaptive_pooling_is_exported_for_any_batch():
     model, x = adaptive()
     program = torch.export.export(model, (x,), dynamic_shapes=({0: Dim.DYNAMIC},))

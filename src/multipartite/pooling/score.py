@@ -61,9 +61,11 @@ def score_map(x: Tensor, fold: Fold | None, *, groups: int = 1, ordinal: bool = 
 
 def _folded_scores(x: Tensor, fold: Fold) -> Tensor:
     """Map and reduce a few images at a time, so that the map stays in a cache and is never held whole."""
+    if torch.compiler.is_compiling() or x.requires_grad:  # a graph is for any number of images
+        return _map_and_reduce(x, fold)
     g, _, r = fold.factor.shape
-    images = max(1, _CHUNK // max(1, g * r * x[0, 0].numel())) if len(x) else 1
-    if torch.compiler.is_compiling() or x.requires_grad or images >= len(x):
+    images = max(1, _CHUNK // max(1, g * r * math.prod(x.shape[2:])))
+    if images >= x.shape[0]:
         return _map_and_reduce(x, fold)
     return torch.cat([_map_and_reduce(part, fold) for part in x.split(images)])
 

@@ -112,8 +112,8 @@ class Window:
             x.shape[2:], self.kernel_size, self.stride, self.padding, self.dilation, out, strict=True
         ):
             beyond = (o - 1) * s + d * (k - 1) + 1 - p - n
-            pads = [p, max(0, beyond), *pads]
-        if any(pads):
+            pads = [p, torch.sym_max(0, beyond), *pads]
+        if self.ceil_mode or any(self.padding):  # by the options, not by the size: an export is for any size
             x = F.pad(x, pads, value=fill)
         for place in itertools.product(*(range(k) for k in self.kernel_size)):
             view = x
@@ -134,10 +134,10 @@ def _spread(name: str, value: Size, dims: int, *, least: int) -> tuple[int, ...]
 
 def _out_length(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
     reach = n + 2 * p - d * (k - 1) - 1
-    length = (reach + (s - 1 if ceil_mode else 0)) // s + 1
-    if ceil_mode and (length - 1) * s >= n + p:
-        length -= 1  # a window must start inside the input or its left padding
-    return length
+    if not ceil_mode:
+        return reach // s + 1
+    # a window must start inside the input or its left padding
+    return torch.sym_min((reach + s - 1) // s + 1, (n + p - 1) // s + 1)
 
 
 def is_channels_last(x: Tensor) -> bool:
