@@ -61,7 +61,7 @@ def encode_labels(y: npt.ArrayLike, rows: int) -> tuple[npt.NDArray[Any], npt.ND
         raise InputError(f"labels must be all numbers or all words, got {kinds}") from error
     if len(classes) < 2:
         raise InputError(f"need at least two classes to tell apart, got one class: {classes.tolist()[0]!r}")
-    return classes, index.astype(np.int64)
+    return classes, index.astype(np.int64, copy=False)
 
 
 def _count(y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -69,8 +69,11 @@ def _count(y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     low, high = int(y.min()), int(y.max())
     if high - low > max(1000, len(y)):
         return np.unique(y, return_inverse=True)
-    offset = y.astype(np.int64) - low if low else y.astype(np.int64)
+    offset = y.astype(np.int64, copy=False)
+    offset = offset - low if low else offset
     found = np.flatnonzero(np.bincount(offset))
+    if len(found) == high - low + 1:  # no gaps: they are their own index
+        return (found + low).astype(y.dtype), offset
     places = np.zeros(high - low + 1, dtype=np.int64)
     places[found] = np.arange(len(found))
     return (found + low).astype(y.dtype), places[offset]
