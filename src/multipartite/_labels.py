@@ -35,6 +35,8 @@ class Labels:
                 f"got {str(y.dtype).removeprefix('torch.')} of shape {tuple(y.shape)}"
             )
         y = y.long()  # eight bits cannot hold every class or ignored index
+        if y.device.type == "cpu" and len(y) and y.min() >= 0 and y.max() < num_classes:
+            return cls(y, None, None, num_classes)  # as most are: every row counts once
         kept = y != ignore_index
         legal = ~kept | ((y >= 0) & (y < num_classes))
         _require(legal, y, f"labels must lie in [0, {num_classes}) for num_classes={num_classes}, got {{}}")

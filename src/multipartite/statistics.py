@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from multipartite._labels import Labels
+from multipartite._precision import full_precision
 from multipartite._tall import LEAST_ROWS, tall_moments
 from multipartite.errors import InputError
 
@@ -197,7 +198,7 @@ class ClassStatistics(nn.Module):
         rows = max(1, _CHUNK // X[0].numel())
         for start in range(0, len(X), rows):
             chunk = slice(start, start + rows)
-            with torch.autocast(X.device.type, enabled=False):
+            with full_precision(X):
                 yield self._moments(X[chunk], labels[chunk])
 
     def _is_table(self, X: Tensor, labels: Labels) -> bool:
@@ -246,11 +247,12 @@ class ClassStatistics(nn.Module):
     def add(self, moments: Moments) -> None:
         """Combine with the statistics of other rows (Chan, Golub and LeVeque 1983), exactly."""
         count, mean, scatter = moments
-        total = _at_least_tiny(self.count + count)
-        delta = (mean - self.mean) * ((self.count > 0) & (count > 0))[:, None]
-        self.scatter += scatter + self.gram(delta, self.count * count / total)
-        moved = self.mean + delta * (count / total)[:, None]
-        self.mean.copy_(torch.where(self.present[:, None], moved, mean))
+        share = count / _at_least_tiny(self.count + count)
+        new = (mean - self.mean) * (count > 0)[:, None]  # a class that no row had has no mean
+        delta = torch.where(self.present[:, None], new, 0)
+        self.scatter += scatter
+        self.scatter += self.gram(delta, self.count * share)
+        self.mean += new * share[:, None]
         self.count += count
 
     @torch.no_grad()

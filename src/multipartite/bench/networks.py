@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from multipartite.bench.timing import interleave, peak_bytes
 from multipartite.experiments import networks
 from multipartite.pooling.labels import supervise
+from multipartite.pooling.supervision import SupervisedLayer
 
 __all__ = ["NETWORKS", "POOLINGS", "measure"]
 
@@ -53,6 +56,7 @@ def measure(
                 "speed_ratio_low": 1 / t.ratio_high,
                 "speed_ratio_high": 1 / t.ratio_low,
                 "memory_ratio": peaks[word] / peaks[poolings[0]] if memory else None,
+                "learning_share": _learning_share(calls[word], t.n) if phase == "training" else 0.0,
                 "n": t.n,
             }
 
@@ -78,3 +82,21 @@ def _evaluation(model: nn.Module, x: Tensor, labels: Tensor) -> Callable[[], obj
             return model(x)
 
     return evaluate
+
+
+def _learning_share(step: Callable[[], object], rounds: int) -> float:
+    """Share of training steps that statistics and refits take."""
+    spent = 0.0
+    observe = SupervisedLayer.observe
+
+    def timed(layer: SupervisedLayer, x: Tensor) -> None:
+        nonlocal spent
+        start = time.perf_counter()
+        observe(layer, x)
+        spent += time.perf_counter() - start
+
+    begin = time.perf_counter()
+    with patch.object(SupervisedLayer, "observe", timed):
+        for _ in range(rounds):
+            step()
+    return spent / (time.perf_counter() - begin)

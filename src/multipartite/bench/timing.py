@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -76,7 +79,7 @@ def peak_bytes(call: Callable[[], object]) -> int:
     from torch.profiler import ProfilerActivity, profile
 
     call()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with _quiet(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         call()
     held = peak = 0
     events = profiler.profiler.kineto_results.events()
@@ -84,3 +87,17 @@ def peak_bytes(call: Callable[[], object]) -> int:
         held += size
         peak = max(peak, held)
     return peak
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the profiler logs straight to the standard error of the process."""
+    sys.stderr.flush()
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)

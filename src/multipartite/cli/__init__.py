@@ -8,9 +8,7 @@ from typing import NoReturn
 try:
     import typer
 except ModuleNotFoundError as missing:  # the core installs without the command line
-    sys.exit(
-        f"multipartite: the command line needs {missing.name}: pip install 'multipartite[experiments]'"
-    )
+    sys.exit(f"multipartite: the command line needs {missing.name}: pip install 'multipartite[experiments]'")
 
 from multipartite.errors import InputError
 

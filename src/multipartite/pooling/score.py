@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from multipartite._precision import full_precision
 from multipartite.errors import InputError
 from multipartite.folding import Fold, reduce_scores
 from multipartite.pooling.window import is_channels_last
 
 __all__ = ["score_map"]
 
-_CHUNK = 1 << 18  # numbers of the map that are held at a time
+_CHUNK = 1 << 19  # numbers of the map that are held at a time
+_NARROW = 16  # a rank below this is filled up, to whole vectors
 
 
 def score_map(x: Tensor, fold: Fold | None, *, groups: int = 1, ordinal: bool = False) -> Tensor:
@@ -47,7 +48,7 @@ def score_map(x: Tensor, fold: Fold | None, *, groups: int = 1, ordinal: bool = 
     quadratic = fold is None or fold.kind != "information"
     if ordinal and quadratic and g == C:
         return x.abs()
-    with nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False):
+    with full_precision(x):
         if torch.finfo(x.dtype).bits < 32:
             x = x.float()
         if fold is None:
@@ -72,14 +73,18 @@ def _folded_scores(x: Tensor, fold: Fold) -> Tensor:
 
 def _map_and_reduce(x: Tensor, fold: Fold) -> Tensor:
     N, _, *spatial = x.shape
-    g, d, _ = fold.factor.shape
+    g, d, r = fold.factor.shape
+    L = math.prod(spatial)
     F = fold.factor.to(x.dtype).mT  # [g, r, d]
     offset = None if fold.offset is None else fold.offset.to(x.dtype).mT  # [g, r, 1]
-    if is_channels_last(x):  # pixels in one row, so that sums over r run along memory
-        h = F @ x.movedim(1, -1).reshape(N * math.prod(spatial), g, d).permute(1, 2, 0)  # [g, r, N L]
-        h = h if offset is None else h + offset
-        return reduce_scores(h, fold.kind, fold.log_prior, dim=1).reshape(g, N, *spatial).transpose(0, 1)
-    h = F @ x.reshape(N, g, d, math.prod(spatial))  # [N, g, r, L]
+    if is_channels_last(x):  # a convolution of one pixel, which torch does best in this layout
+        if r < _NARROW and fold.kind == "quadratic":  # zeros cost nothing, vectors that are not full do
+            F = nn.functional.pad(F, (0, 0, 0, -r % _NARROW))
+        flat = x.movedim(1, -1).reshape(N, L, 1, g * d).movedim(-1, 1)
+        h = nn.functional.conv2d(flat, F.reshape(-1, d, 1, 1), groups=g).movedim(1, -1).reshape(N, L, g, -1)
+        h = h if offset is None else h + offset[:, :, 0]
+        return reduce_scores(h, fold.kind, fold.log_prior).transpose(1, 2).reshape(N, g, *spatial)
+    h = F @ x.reshape(N, g, d, L)  # [N, g, r, L]
     h = h if offset is None else h + offset
     return reduce_scores(h, fold.kind, fold.log_prior, dim=2).reshape(N, g, *spatial)
 
