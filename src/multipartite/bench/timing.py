@@ -69,24 +69,26 @@ def _summary(seconds: torch.Tensor, ratios: torch.Tensor) -> Timing:
 
 
 def peak_bytes(call: Callable[[], object]) -> int:
-    """Most memory that torch holds at once on the CPU, beyond what it held before, during one call.
+    """Most memory that torch holds at once on the CPU, beyond the least that it holds, during one call.
 
     Examples
     --------
     >>> peak_bytes(lambda: torch.zeros(1000, dtype=torch.float64))
     8000
     """
-    from torch.profiler import ProfilerActivity, profile
+    from torch.profiler import ProfilerActivity, profile, record_function
 
-    call()
     with _quiet(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        call()
-    held = peak = 0
+        call()  # whatever the measured call frees of an earlier one, the profiler has seen come
+        with record_function("measured"):
+            call()
     events = profiler.profiler.kineto_results.events()
-    for _, size in sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"):
+    begin = next(e.start_ns() for e in events if e.name() == "measured")
+    held, levels = 0, [0]
+    for start, size in sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"):
         held += size
-        peak = max(peak, held)
-    return peak
+        levels = [*levels, held] if start >= begin else [held]
+    return max(levels) - min(levels)
 
 
 @contextmanager
