@@ -224,8 +224,7 @@ def multipartite_pool(x, score_map, kernel, stride=None, padding=0, dilation=1, 
             best, place = -math.inf, None
             for step in itertools.product(*map(range, kernel)):
                 at = tuple(
-                    w * s - p + e * i
-                    for w, s, p, e, i in zip(window, stride, padding, dilation, step, strict=True)
+                    w * s - p + e * i for w, s, p, e, i in zip(window, stride, padding, dilation, step, strict=True)
                 )
                 if not all(0 <= a < length for a, length in zip(at, size, strict=True)):
                     continue  # padding is never picked

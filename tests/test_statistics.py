@@ -107,9 +107,7 @@ def test_strided_and_expanded_input():
 
 def test_3d_channels_last():
     x, y = activations((2, 3, 2))
-    assert_as_in_the_paper(
-        ClassStatistics(C, 4).update(x.contiguous(memory_format=torch.channels_last_3d), y), x, y
-    )
+    assert_as_in_the_paper(ClassStatistics(C, 4).update(x.contiguous(memory_format=torch.channels_last_3d), y), x, y)
 
 
 @pytest.mark.parametrize("labels", ["hard", "soft", "ignored"])
