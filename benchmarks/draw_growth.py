@@ -1,4 +1,4 @@
-"""Draw how the cost of the layer grows: ``multipartite bench --growth --json > FILE``, then this with FILE and a PNG."""
+"""Draw how the cost of the layer grows: ``multipartite bench --growth --json > RECORD``, then this RECORD PICTURE."""
 
 import json
 import sys
