@@ -67,8 +67,10 @@ def test_figures_are_drawn_from_the_data(tmp_path):
     drawn = runpy.run_path(str(ROOT / "docs" / "figures.py"))
     drawn["main"].__globals__["FOLDER"] = tmp_path
     drawn["main"]()
-    for kept in (ROOT / "docs" / "figures").glob("*.png"):
-        fresh = matplotlib.image.imread(tmp_path / kept.name)
+    drawn_now = sorted(path.name for path in tmp_path.glob("*.png"))
+    assert drawn_now == ["feature-and-instance-ranking.png", "multipartite-ranking.png"]
+    for name in drawn_now:
+        kept, fresh = ROOT / "docs" / "figures" / name, matplotlib.image.imread(tmp_path / name)
         assert np.abs(fresh - matplotlib.image.imread(kept)).mean() < 0.02, f"run make figures: {kept.name}"
 
 
