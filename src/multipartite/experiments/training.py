@@ -123,12 +123,12 @@ def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: F
 
             metrics = summed(fabric, meter).result()
             seconds = time.perf_counter() - began
-            if not math.isfinite(metrics.objective):
-                raise InputError(
-                    f"training diverged in epoch {epoch + 1} (objective {metrics.objective}): "
-                    f"choose lr below {recipe.lr}"
-                )
             after = evaluate(fabric, net, validation) if validation else None
+            objectives = [part.objective for part in (metrics, after) if part is not None]
+            if not all(map(math.isfinite, objectives)):
+                raise InputError(
+                    f"training diverged in epoch {epoch + 1} (objective {objectives[-1]}): choose lr below {recipe.lr}"
+                )
             speed = steps * config.batch_size / seconds
             record = Epoch(epoch + 1, lr, metrics, after, speed, seconds)
             position = Position(epoch=epoch + 1, history=[*position.history, record])
