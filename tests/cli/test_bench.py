@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from command_line import run_example
 from multipartite.bench import layers, networks
 from multipartite.bench.layers import Case
 from multipartite.cli import bench as command
@@ -13,6 +14,12 @@ def tiny(monkeypatch):
     """The command as it is, on cases that take no time."""
     monkeypatch.setattr(layers, "CASES", {name: Case((2, 4, 6, 6), 2, 2, 3) for name in ("paper", "deep")})
     monkeypatch.setattr(networks, "measure", lambda network, seconds: iter([]))
+
+
+def test_the_example_of_the_help(tiny):
+    status, out, _ = run_example("bench")
+    assert status == 0
+    assert out.splitlines()[1].startswith("case\tlayout\tphase\tpooling")
 
 
 def test_json(tiny, capsys):

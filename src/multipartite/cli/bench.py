@@ -17,7 +17,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Attach the command."""
-    app.command()(bench)
+    app.command(epilog="Example: multipartite bench --quick")(bench)
 
 
 def bench(
@@ -29,10 +29,7 @@ def bench(
         Path | None, typer.Option(help="Compare with this record and exit with 1 where something got slower.")
     ] = None,
 ) -> None:
-    """Time pooling layers and networks: medians of interleaved rounds in one process, ratios to max pooling.
-
-    Example: multipartite bench --quick
-    """
+    """Time pooling layers and networks: medians of interleaved rounds in one process, ratios to max pooling."""
     import torch
 
     if check is not None and not check.is_file():
