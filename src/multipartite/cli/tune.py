@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 def tune(
     dataset: Annotated[str, typer.Argument(help="Name of a data set, or a folder with a sub-folder a class.")],
-    budget: Annotated[float, Option(help="Minutes for everything.")] = 10.0,
+    budget: Annotated[float, Option(help="Minutes for the search.")] = 10.0,
     epochs: Annotated[int, Option(help="Epochs of a full run.")] = 20,
     network: Annotated[str, Option(help="lenet, zeiler, small or auto.")] = "auto",
     limit: Annotated[int | None, Option(help="Train on this many images only.")] = None,

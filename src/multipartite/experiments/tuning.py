@@ -121,7 +121,7 @@ def tune(
     out : Path
         Folder of the runs, laid out as a comparison, and of ``tuning.json``.
     minutes : float
-        Time for everything; the first rung gets half of it.
+        Time for the search, from when the workers stand ready; the first rung gets half of it.
     workers : int
         Runs at once.
     say : callable
@@ -131,7 +131,6 @@ def tune(
         raise InputError(f"budget must be more than 0 minutes, got {minutes}")
     if not base.validation:
         raise InputError("tuning judges on the validation split: choose a validation share above 0")
-    began = time.time()
     data = prepare(base)
     net = assemble(dataclasses.replace(base, pooling="max"), data)
     words = settings(_pooled_channels(net), data.num_classes)
@@ -141,11 +140,11 @@ def tune(
     best: dict[str, Trial] = {}
     levels = rungs(base.epochs)
     warm_up(workers)
-    left = 60 * minutes - (time.time() - began)
+    began = time.time()  # a slow start of the workers is not taken off the search
     more = len(levels) - 1
     ends = [_FIRST + (1 - _FIRST) * k / more for k in range(more + 1)] if more else [1.0]
     for number, epochs in enumerate(levels, start=1):
-        until = began + 60 * minutes - left * (1 - ends[number - 1])
+        until = began + 60 * minutes * ends[number - 1]
         say(f"rung {number} of {len(levels)}: {len(words)} settings up to epoch {epochs}")
         jobs = [
             Job(dataclasses.replace(base, pooling=word), place(out, word, base.seed), epochs, until) for word in words
