@@ -21,11 +21,15 @@ from multipartite.experiments.data import Dataset, load
 from multipartite.experiments.networks import build
 
 HELD_OUT, BATCH = 2000, 100
+# (updates between refits, pixels of a batch); 20 and 2048 are the defaults
+CHOICES = [(1, 8192), (10, 8192), (10, None), (20, 1024), (20, 2048), (50, 8192)]
 SETTINGS = [
     "max",
-    *(f"multipartite:refit_every={every}" for every in (1, 10, 50)),
-    *(f"multipartite:max_rows={rows}" for rows in (1024, None)),
-    *(f"multipartite:assignment=stochastic,refit_every={every}" for every in (1, 10, 50)),
+    *(
+        f"multipartite:assignment={assignment},refit_every={every},max_rows={rows}"
+        for assignment in ("hard", "stochastic")
+        for every, rows in CHOICES
+    ),
 ]
 
 

@@ -30,6 +30,10 @@ WINDOWS = {
     "1d, stochastic": (1, {"kernel_size": 3, "stride": 2, "ceil_mode": True, "assignment": "stochastic"}),
     "2d, soft": (2, {"kernel_size": 2, "assignment": "soft"}),
     "2d, stochastic": (2, {"kernel_size": 2, "assignment": "stochastic"}),
+    "2d, stochastic, ceil_mode": (
+        2,
+        {"kernel_size": 3, "stride": 2, "ceil_mode": True, "assignment": "stochastic"},
+    ),
 }
 
 
