@@ -252,7 +252,7 @@ class MultipartitePool2d(_MultipartitePool):
     refit_every : int
         How many updates lie between two refits of the factor.
     max_rows : int, optional
-        About how many pixels of a batch the statistics look at, drawn anew every time; None for all.
+        At most how many pixels of a batch the statistics look at, others every time; None for all.
     process_group
         Among whose processes the statistics are shared; all by default.
 

@@ -80,8 +80,8 @@ def _map_and_reduce(x: Tensor, fold: Fold) -> Tensor:
     if is_channels_last(x):  # a convolution of one pixel, which torch does best in this layout
         if r < _NARROW and fold.kind == "quadratic":  # zeros cost nothing, vectors that are not full do
             F = nn.functional.pad(F, (0, 0, 0, -r % _NARROW))
-        flat = x.movedim(1, -1).reshape(N, L, 1, g * d).movedim(-1, 1)
-        h = nn.functional.conv2d(flat, F.reshape(-1, d, 1, 1), groups=g).movedim(1, -1).reshape(N, L, g, F.shape[1])
+        maps = x if len(spatial) == 2 else x.movedim(1, -1).reshape(N, L, 1, g * d).movedim(-1, 1)
+        h = nn.functional.conv2d(maps, F.reshape(-1, d, 1, 1), groups=g).movedim(1, -1).reshape(N, L, g, F.shape[1])
         h = h if offset is None else h + offset[:, :, 0]
         return reduce_scores(h, fold.kind, fold.log_prior).transpose(1, 2).reshape(N, g, *spatial)
     h = F @ x.reshape(N, g, d, L)  # [N, g, r, L]

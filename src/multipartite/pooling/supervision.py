@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 import warnings
 import weakref
 from collections.abc import Callable
@@ -160,12 +162,9 @@ class SupervisedLayer(FactorState):
         a_pixel = labels.ndim == x.ndim - 1 and not labels.is_floating_point() and not self._one_hot(labels)
         if a_pixel:
             labels = to_resolution(labels, x.shape[2:]).flatten(1)  # [N, L]
-        x = x.flatten(2)  # [N, C, L]
-        places = self._places(*x.shape[::2])
-        if places is not None:
-            places = places.to(x.device, non_blocking=True)
-            x = x.gather(2, places.expand(*x.shape[:2], -1))
-            labels = labels.index_select(1, places) if a_pixel else labels
+        places = self._places(len(x), x.shape[2:])
+        x = x.flatten(2)[:, :, places]  # [N, C, L]
+        labels = labels[:, places] if a_pixel else labels
         if a_pixel:  # pixels become rows
             x, labels = x.transpose(1, 2).reshape(-1, x.shape[1]), labels.reshape(-1)
         batch = list(self.statistics.moments(x, labels))
@@ -194,12 +193,18 @@ class SupervisedLayer(FactorState):
     def _one_hot(self, labels: Tensor) -> bool:
         return labels.ndim == 2 and labels.shape[1] == self.num_classes
 
-    def _places(self, images: int, pixels: int) -> Tensor | None:
-        """Which pixels to look at, the same in every image, so that about `max_rows` are seen; None for all."""
+    def _places(self, images: int, spatial: torch.Size) -> slice:
+        """Which pixels to look at, the same in every image: every k-th from a random one on, `max_rows` at the most.
+
+        Every pixel is as likely as any other, and a slice is a view: nothing is copied, nor asked of a device.
+        """
+        pixels = math.prod(spatial)
         if self.max_rows is None or self.max_rows >= images * pixels:
-            return None
-        generator = torch.Generator().manual_seed(self.steps)
-        return torch.randperm(pixels, generator=generator)[: max(1, self.max_rows // images)].sort().values
+            return slice(None)
+        step = -(-pixels // max(1, self.max_rows // images))
+        while math.gcd(step, spatial[-1]) > 1:  # else the same columns in every line
+            step += 1
+        return slice(random.Random(self.steps).randrange(min(step, pixels)), None, step)
 
     @property
     def process_group(self) -> Any:
