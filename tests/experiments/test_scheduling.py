@@ -6,13 +6,14 @@ import threading
 import time
 from pathlib import Path
 
+import joblib
 import pytest
 
 from multipartite.errors import InputError
 from multipartite.experiments.comparison import Grid
 from multipartite.experiments.jobs import Job, work
 from multipartite.experiments.runs import RunConfig, read_run
-from multipartite.experiments.scheduling import cores, run_jobs, workers_for
+from multipartite.experiments.scheduling import cores, run_jobs, workers_for, workers_starting
 
 CONFIG = RunConfig("digits", epochs=2, limit=200, threads=1)
 psutil = pytest.importorskip("psutil")
@@ -37,6 +38,24 @@ def test_one_worker_is_this_process_and_takes_the_jobs_in_order(tmp_path):
     outcomes = list(run_jobs(jobs, 1))
     assert [outcome.job for outcome in outcomes] == jobs
     assert all(outcome.summary for outcome in outcomes)
+
+
+def _has_what_training_needs():
+    return "multipartite.experiments.launching" in sys.modules, os.getpid()
+
+
+def test_workers_are_ready_when_the_body_ends():
+    with workers_starting(2):
+        pass
+    seen = joblib.Parallel(n_jobs=2)(joblib.delayed(_has_what_training_needs)() for _ in range(8))
+    assert all(imported for imported, _ in seen)
+    assert os.getpid() not in {process for _, process in seen}
+
+
+def test_a_body_that_fails_does_not_wait_for_workers_and_leaves_them_for_later():
+    with pytest.raises(InputError, match="no data"), workers_starting(2):
+        raise InputError("no data")
+    assert len(joblib.Parallel(n_jobs=2)(joblib.delayed(os.getpid)() for _ in range(4))) == 4
 
 
 @pytest.mark.slow

@@ -95,15 +95,16 @@ def _train(jobs: list[Job], wanted: int | None, client: Any) -> list[str]:
     from multipartite.experiments.assembly import assemble, prepare
     from multipartite.experiments.cluster import run_jobs_on
     from multipartite.experiments.overview import live
-    from multipartite.experiments.scheduling import run_jobs, workers_for
+    from multipartite.experiments.scheduling import run_jobs, workers_for, workers_starting
 
     if client is not None:
         outcomes = run_jobs_on(client, jobs)
     else:
         workers = workers_for(jobs, wanted)
-        data = prepare(jobs[0].config)  # downloads once, and finds what is wrong before anything runs
-        for config in {job.config.pooling: job.config for job in jobs}.values():
-            assemble(config, data)
+        with workers_starting(workers):
+            data = prepare(jobs[0].config)  # downloads once, and finds what is wrong before anything runs
+            for config in {job.config.pooling: job.config for job in jobs}.values():
+                assemble(config, data)
         outcomes = run_jobs(jobs, workers)
     with warnings.catch_warnings(record=True) as heard, live(jobs):  # warnings would tear the overview
         failed = [f"{outcome.job.name}: {outcome.failure}" for outcome in outcomes if outcome.failure]

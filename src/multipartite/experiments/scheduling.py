@@ -7,13 +7,15 @@ threads changes the order of sums. So the cores are filled with runs, not with t
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from multipartite.errors import InputError
 from multipartite.experiments.jobs import Job, Outcome, die_with, work
 
-__all__ = ["cores", "run_jobs", "warm_up", "workers_for"]
+__all__ = ["cores", "run_jobs", "workers_for", "workers_starting"]
 
 _STARTS = 3  # how often workers that were killed, by a lack of memory say, are replaced
 
@@ -69,8 +71,16 @@ def run_jobs(jobs: Sequence[Job], workers: int = 1) -> Iterator[Outcome]:
     yield from (Outcome(job, failure=reason) for job in left.values())
 
 
-def warm_up(workers: int) -> None:
-    """Start the workers and let them import what training needs, so that a time budget pays for training only."""
+@contextmanager
+def workers_starting(workers: int) -> Iterator[None]:
+    """Start the workers: they import what training needs while the body goes on, and are ready when it ends."""
+    start = threading.Thread(target=_start, args=(workers,), daemon=True)
+    start.start()
+    yield
+    start.join()  # a body that fails does not wait
+
+
+def _start(workers: int) -> None:
     if workers > 1:
         from joblib import Parallel, delayed
 

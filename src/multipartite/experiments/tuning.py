@@ -26,7 +26,7 @@ from multipartite.experiments.comparison import place
 from multipartite.experiments.files import write_json
 from multipartite.experiments.jobs import Job
 from multipartite.experiments.runs import RunConfig, read_run
-from multipartite.experiments.scheduling import run_jobs, warm_up
+from multipartite.experiments.scheduling import run_jobs, workers_starting
 
 __all__ = ["SPACE", "Trial", "Tuned", "rungs", "settings", "tune"]
 
@@ -131,15 +131,15 @@ def tune(
         raise InputError(f"budget must be more than 0 minutes, got {minutes}")
     if not base.validation:
         raise InputError("tuning judges on the validation split: choose a validation share above 0")
-    data = prepare(base)
-    net = assemble(dataclasses.replace(base, pooling="max"), data)
+    with workers_starting(workers):
+        data = prepare(base)
+        net = assemble(dataclasses.replace(base, pooling="max"), data)
     words = settings(_pooled_channels(net), data.num_classes)
     random.Random(base.seed).shuffle(words)
     for known in ("multipartite:assignment=stochastic", "multipartite"):  # the paper's two readings come first
         words.insert(0, words.pop(words.index(known)))
     best: dict[str, Trial] = {}
     levels = rungs(base.epochs)
-    warm_up(workers)
     began = time.time()  # a slow start of the workers is not taken off the search
     more = len(levels) - 1
     ends = [_FIRST + (1 - _FIRST) * k / more for k in range(more + 1)] if more else [1.0]
