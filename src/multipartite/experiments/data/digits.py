@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from multipartite.experiments.data.source import Parts
@@ -12,6 +15,7 @@ from multipartite.experiments.data.splitting import stratified
 
 __all__ = ["read_digits"]
 
+_FILE = ("datasets", "data", "digits.csv.gz")
 _TEST = 360  # a fifth of the 1797 images
 
 
@@ -24,9 +28,20 @@ def read_digits(files: Mapping[str, bytes], seed: int) -> Parts:
     >>> train_images.shape, test_images.shape, int(train_images.max())
     ((1437, 1, 8, 8), (360, 1, 8, 8), 255)
     """
-    from sklearn.datasets import load_digits
-
-    values, labels = load_digits(return_X_y=True)
+    values, labels = _table()
     images = np.rint(values * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     test, train = (rows.numpy() for rows in stratified(torch.from_numpy(labels), _TEST, seed=0))
     return images[train], labels[train], images[test], labels[test]
+
+
+def _table() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Values and labels off scikit-learn's own file: to import its data sets takes longer than a short run."""
+    home = find_spec("sklearn")
+    path = Path(home.origin or "").parent.joinpath(*_FILE) if home else Path()
+    if path.is_file():
+        table = np.loadtxt(path, delimiter=",")
+        return table[:, :-1], table[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits  # another release may keep it elsewhere
+
+    values, labels = load_digits(return_X_y=True)
+    return values, labels
