@@ -63,6 +63,13 @@ def test_a_folder_with_other_files_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_a_run_killed_at_its_very_first_write_can_be_started_again(tmp_path):
+    (tmp_path / ".config.json.part").write_text('{"format"')
+    train_run(dataclasses.replace(SMALL, epochs=1), tmp_path)
+    assert read_run(tmp_path).finished
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot make the folder .*file/run"):

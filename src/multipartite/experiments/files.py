@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "write_atomically", "write_json"]
+__all__ = ["leftovers", "read_json", "write_atomically", "write_json"]
 
 
 def write_atomically(path: Path, content: bytes, *, keep: Path | None = None) -> None:
@@ -53,6 +53,17 @@ def write_atomically(path: Path, content: bytes, *, keep: Path | None = None) ->
         reason = error.strerror or type(error).__name__
         message = f"cannot write {path} ({reason}); what was there before is untouched"
         raise OSError(error.errno, message) from error
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files that a process left half written when it was killed.
+
+    Examples
+    --------
+    >>> leftovers(Path("no such folder"))
+    []
+    """
+    return list(folder.glob(".*.part"))
 
 
 def _flush_folder(folder: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multipartite.errors import InputError
+from multipartite.experiments.files import leftovers
 from multipartite.experiments.progress import Watcher
 from multipartite.experiments.runs import Epoch, RunConfig, Summary, train_run
 
@@ -92,7 +93,7 @@ def work(job: Job) -> Outcome:
     try:
         job.folder.parent.mkdir(parents=True, exist_ok=True)
         with _ONE_RUN, _locked(job.lock):
-            for part in job.folder.glob(".*.part"):  # left by a process that was killed as it wrote
+            for part in leftovers(job.folder):
                 part.unlink()
             if job.pause is not None and _epochs(job.folder) >= job.pause:
                 return Outcome(job)

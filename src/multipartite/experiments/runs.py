@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from multipartite.errors import InputError
 from multipartite.experiments.config import FORMAT, RunConfig
-from multipartite.experiments.files import read_json, write_atomically, write_json
+from multipartite.experiments.files import leftovers, read_json, write_atomically, write_json
 from multipartite.experiments.machine import revision, versions
 from multipartite.experiments.metrics import Metrics
 
@@ -178,7 +178,7 @@ def read_run(path: Path | str) -> Run:
 def find_run(config: RunConfig, out: Path, resume: bool) -> Run | None:
     """Give the run that `out` holds, None where a new one may go; another run or other files are refused."""
     if not (out / "config.json").exists():
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if out.exists() and (not out.is_dir() or set(out.iterdir()) - set(leftovers(out))):
             raise InputError(f"{out} is there and is no run: choose a new folder")
         return None
     run = read_run(out)
