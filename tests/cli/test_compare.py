@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -85,7 +86,8 @@ def test_jobs_do_not_change_the_numbers(tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_stops_politely_and_the_same_command_goes_on(tmp_path):
     words = [*MULTIPARTITE, *GRID, "--epochs", "400", "--jobs", "2", "--out", tmp_path]
-    started = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # tests in the background are deaf to it
+    started = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     try:
         wait_for(lambda: list(tmp_path.glob("runs/*/*/metrics.jsonl")), started)
         started.send_signal(signal.SIGINT)

@@ -7,8 +7,8 @@ from multipartite.pooling import create
 @pytest.mark.slow
 def test_the_example_of_the_help_runs_and_ends_with_a_word_to_paste(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    status, out, _ = run_example("tune")
-    assert status == 0
+    status, out, err = run_example("tune")
+    assert status == 0, err
     option, word = out.splitlines()[-1].split(" ")
     assert option == "--pooling"
     create(word, 2, num_classes=10)

@@ -15,7 +15,7 @@ Option = typer.Option
 
 def register(app: typer.Typer) -> None:
     """Attach the command."""
-    app.command(epilog="Example: multipartite tune digits --epochs 3 --limit 300 --budget 0.5 --out tuning/first")(tune)
+    app.command(epilog="Example: multipartite tune digits --epochs 3 --limit 300 --budget 1 --out tuning/first")(tune)
 
 
 def tune(
