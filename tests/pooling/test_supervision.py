@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
 
 import pytest
@@ -279,17 +278,11 @@ def test_batches_with_nan_are_refused_and_counted(bad):
     before = snapshot(layer)
     x, labels = labelled(seed=2)
     x[3, 2, 1, 1] = bad
-
-    def twelve_times():
-        with mp.supervise(labels):
-            for _ in range(12):
-                layer(x)
-
-    with pytest.warns(UserWarning, match="refused a batch with NaN or infinite activations") as heard:
-        twelve_times()
-    counts = [re.search(r"\((\d+) so far\)", str(warning.message)).group(1) for warning in heard]
-    assert counts == ["1", "10"]  # not a flood of them
-    assert layer.refused == 12
+    for time in (1, 2):
+        message = rf"refused a batch with NaN or infinite activations \({time} so far\)"
+        with pytest.warns(UserWarning, match=message), mp.supervise(labels):
+            layer(x)
+    assert layer.refused == 2
     assert same(snapshot(layer), before)
     with mp.supervise(labels):
         layer(labelled(seed=2)[0])

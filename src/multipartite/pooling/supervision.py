@@ -182,9 +182,8 @@ class SupervisedLayer(FactorState):
         return batch if any(m.number.sum() > 0 for m in batch) else None
 
     def _refuse(self, batches: int) -> None:
-        """Count refused batches; tell of the first, the tenth, the hundredth: a run that diverged has no others."""
-        before, self.refused = self.refused, self.refused + batches
-        if self.refused and (not before or len(str(self.refused)) > len(str(before))):
+        if batches:
+            self.refused += batches
             warnings.warn(
                 f"{type(self).__name__}: refused a batch with NaN or infinite activations ({self.refused} so far); "
                 "statistics and factor stay as they were",
