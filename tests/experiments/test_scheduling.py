@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import signal
 import subprocess
@@ -38,6 +39,15 @@ def test_one_worker_is_this_process_and_takes_the_jobs_in_order(tmp_path):
     outcomes = list(run_jobs(jobs, 1))
     assert [outcome.job for outcome in outcomes] == jobs
     assert all(outcome.summary for outcome in outcomes)
+
+
+def test_workers_that_stand_from_before_follow_to_the_folder_where_the_parent_is_now(tmp_path, monkeypatch):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        jobs = Grid(dataclasses.replace(CONFIG, epochs=1), ("max", "average"), 1).jobs(Path("grid"))
+        assert all(outcome.summary for outcome in run_jobs(jobs, 2))
+        assert all((tmp_path / name / job.folder / "summary.json").exists() for job in jobs)
 
 
 def _has_what_training_needs():

@@ -170,6 +170,14 @@ def test_divergence_stops_the_run_with_a_cure(tmp_path, lr):
         train_run(dataclasses.replace(SMALL, lr=lr), tmp_path / "run")
 
 
+@pytest.mark.filterwarnings("always:.*refused a batch")
+def test_a_run_that_diverged_ends_at_once_not_with_a_warning_a_batch(tmp_path, recwarn):
+    config = dataclasses.replace(SMALL, lr=1e30, pooling="multipartite", batch_size=10)
+    with pytest.raises(InputError, match="training diverged in epoch 1"):
+        train_run(config, tmp_path / "run")
+    assert len([warning for warning in recwarn if "refused a batch" in str(warning.message)]) <= 4  # in 29 batches
+
+
 def test_a_batch_larger_than_the_data_leaves_no_folder_behind(tmp_path):
     config = dataclasses.replace(SMALL, batch_size=300)
     with pytest.raises(InputError, match="batch_size=300 is more than the 297 training images of digits"):

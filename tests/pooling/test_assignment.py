@@ -135,7 +135,13 @@ def test_a_generator_makes_draws_repeatable():
     assert torch.equal(one, multipartite_pool(x, None, 2, assignment="stochastic", training=True))
 
 
-def test_infinite_temperature_is_average_pooling_in_two_dimensions():
-    x = activations(2, 3, 7, 7)
-    out = multipartite_pool(x, None, 3, 2, 1, assignment="stochastic", temperature=math.inf)
-    torch.testing.assert_close(out, F.avg_pool2d(x, 3, 2, 1, count_include_pad=False))
+@pytest.mark.parametrize("assignment", ["soft", "stochastic"])
+def test_infinite_temperature_is_average_pooling_in_two_dimensions_gradient_too(assignment):
+    x, ours = (activations(2, 3, 7, 7).requires_grad_() for _ in range(2))
+    out = multipartite_pool(ours, None, 3, 2, 1, assignment=assignment, temperature=math.inf)
+    average = F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)
+    torch.testing.assert_close(out, average)
+    weights = torch.linspace(-1, 1, out.numel()).reshape(out.shape)
+    (out * weights).sum().backward()
+    (average * weights).sum().backward()
+    torch.testing.assert_close(ours.grad, x.grad)

@@ -14,10 +14,10 @@ from multipartite.errors import InputError
 from multipartite.experiments.config import RunConfig
 from multipartite.experiments.metrics import Meter
 
-__all__ = ["on_first", "start", "stopping", "summed"]
+__all__ = ["diverged", "on_first", "start", "stopping", "summed"]
 
 T = TypeVar("T")
-_AGREE = 20  # with several processes, how many steps until they ask each other whether to stop
+_AGREE = 20  # with several processes, how many steps until they ask each other whether to go on
 
 
 def start(config: RunConfig) -> Fabric:
@@ -62,6 +62,13 @@ def stopping(fabric: Fabric, asked: Callable[[], bool], step: int) -> bool:
         return False
     votes: Any = fabric.all_reduce(torch.tensor(float(asked()), device=fabric.device), reduce_op="sum")
     return bool(votes > 0)
+
+
+def diverged(fabric: Fabric, meter: Meter, step: int) -> bool:
+    """Whether training is lost in any process; asked only now and then where the answer must be waited for."""
+    if step % _AGREE and (fabric.world_size > 1 or fabric.device.type != "cpu"):
+        return False
+    return not bool(summed(fabric, meter).sums.isfinite().all())
 
 
 def summed(fabric: Fabric, meter: Meter) -> Meter:

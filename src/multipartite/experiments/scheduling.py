@@ -99,11 +99,12 @@ def _parallel(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
 
     pool = Parallel(n_jobs=workers, backend="loky", return_as="generator_unordered", batch_size=1)
     try:
-        yield from pool(delayed(_work)(job, os.getpid()) for job in jobs)
+        yield from pool(delayed(_work)(job, os.getpid(), os.getcwd()) for job in jobs)
     except TerminatedWorkerError:
         warnings.warn("a worker was killed; its run goes on from its checkpoint", stacklevel=2)
 
 
-def _work(job: Job, parent: int) -> Outcome:
+def _work(job: Job, parent: int, folder: str) -> Outcome:
     die_with(parent)
+    os.chdir(folder)  # paths are relative to where the parent is now, not to where it was when it started the worker
     return work(job)

@@ -26,7 +26,7 @@ from multipartite.experiments.files import write_json
 from multipartite.experiments.interrupt import stop_requests
 from multipartite.experiments.machine import PeakMemory
 from multipartite.experiments.metrics import Meter, Metrics
-from multipartite.experiments.processes import on_first, stopping, summed
+from multipartite.experiments.processes import diverged, on_first, stopping, summed
 from multipartite.experiments.progress import Watcher
 from multipartite.experiments.runs import Epoch, Interrupted, RunConfig, Summary, write_metrics
 from multipartite.experiments.schedules import SCHEDULES
@@ -114,6 +114,8 @@ def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: F
                 optimizer.step()
 
                 meter.update(logits, labels, objective)
+                if diverged(fabric, meter, step):
+                    break  # the end of the epoch says so
                 watcher.step(epoch + 1, meter)
                 if stopping(fabric, asked, step) and step + 1 < steps:
                     sums, seconds = summed(fabric, meter).sums.tolist(), time.perf_counter() - began

@@ -51,19 +51,26 @@ def perturbed(score: Tensor, temperature: float, generator: torch.Generator | No
     return logits - noise
 
 
+def _uniform(scores: Tensor) -> Tensor:
+    """Equal weights within the window; padding is -inf."""
+    inside = (scores > -math.inf).to(scores)
+    return inside / inside.sum(0, keepdim=True)
+
+
 def _proportional(scores: Tensor, temperature: float) -> Tensor:
     """score^(1/temperature), to sum 1 over the window; padding is -inf; equal where nothing scores."""
-    highest = scores.amax(0, keepdim=True)
     if math.isinf(temperature):
-        weights = (scores > -math.inf).to(scores)
-    else:
-        scaled = torch.where(highest > 0, scores / highest.clamp_min(torch.finfo(scores.dtype).tiny), 1)
-        weights = torch.where(scores > -math.inf, scaled.clamp_min(0) ** (1 / temperature), 0)
+        return _uniform(scores)
+    highest = scores.amax(0, keepdim=True)
+    scaled = torch.where(highest > 0, scores / highest.clamp_min(torch.finfo(scores.dtype).tiny), 1)
+    weights = torch.where(scores > -math.inf, scaled.clamp_min(0) ** (1 / temperature), 0)
     return weights / weights.sum(0, keepdim=True)
 
 
 def _softmax(scores: Tensor, temperature: float) -> Tensor:
     """Softmax of score / (temperature * mean score of the window); padding is -inf."""
+    if math.isinf(temperature):  # also keeps 0 * inf out of the gradient
+        return _uniform(scores)
     inside = scores > -math.inf
     finite = torch.where(inside, scores, 0)
     mean = finite.sum(0, keepdim=True) / inside.sum(0, keepdim=True)

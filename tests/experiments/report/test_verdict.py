@@ -71,7 +71,24 @@ def test_too_few_poolings_leave_the_order_open(tmp_path, errors):
 def test_the_gap_and_the_training_error_are_the_claim(tmp_path):
     holds = said(tmp_path / "a", ORDERED, {"multipartite": 5.9})[2]
     assert "Smallest train-test gap: multipartite with 0.15 points, max has 7.05" in holds
-    assert "claim that its method has the smallest gap holds here" in holds
+    assert "claim that its method has a smaller gap than any other holds with multipartite (0.15)" in holds
     assert "highest training error is that of multipartite (5.90%)" in holds
     fails = said(tmp_path / "b", ORDERED, {"max": 7.9})[2]
-    assert "does not hold" in fails
+    assert "does not hold with multipartite (5.05)" in fails
+
+
+UNSUPERVISED = "multipartite:assignment=stochastic,temperature=inf"
+
+
+def test_every_reading_is_held_against_what_is_not_the_papers_method(tmp_path):
+    readings = {"multipartite:assignment=stochastic": [6.0, 6.1], UNSUPERVISED: [7.0, 7.0]}
+    train = {"multipartite:assignment=stochastic": 5.9, UNSUPERVISED: 6.5}
+    words = said(tmp_path, ORDERED | readings, train)[2]
+    assert "holds with multipartite:assignment=stochastic (0.15); it does not with multipartite (5.05)" in words
+
+
+def test_draws_without_supervision_are_no_reading_of_the_method(tmp_path):
+    _, order, gap = said(tmp_path, ORDERED | {UNSUPERVISED: [5.0, 5.0]}, {UNSUPERVISED: 4.9})
+    assert order.endswith("holds with multipartite.")
+    assert f"Smallest train-test gap: {UNSUPERVISED} with 0.10 points" in gap
+    assert "does not hold with multipartite (5.05)" in gap
