@@ -3,7 +3,7 @@
 Two measurements, on made data (1,000,000 rows of 64 float64 features, 10 classes):
 
 1. time of ``SupervisedProjection().fit`` against ``LinearDiscriminantAnalysis`` with solvers eigen and svd, in one
-   process, one after the other in every round, medians over the rounds;
+   process, one after the other in every round with a pause between them, medians over the rounds;
 2. peak memory of ``partial_fit`` over chunks of 10,000 rows, above one chunk, for 10 and for 100 chunks, each in a
    process of its own, so that one peak does not hide another.
 
@@ -22,6 +22,7 @@ import time
 import numpy as np
 
 FEATURES, CLASSES, CHUNK = 64, 10, 10_000
+SETTLE = 0.2  # seconds before each fit, so that BLAS threads which one leaves spinning are not charged to the next
 MEGABYTE = 1e6
 
 
@@ -52,6 +53,7 @@ def compare_times(rows: int, rounds: int, threads: int) -> None:
     with threadpool_limits(threads):
         for _ in range(rounds + 1):
             for name, model in rivals.items():
+                time.sleep(SETTLE)
                 start = time.perf_counter()
                 model.fit(X, y)
                 seconds[name].append(time.perf_counter() - start)

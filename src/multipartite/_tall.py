@@ -20,7 +20,7 @@ LEAST_ROWS = 1 << 15  # fewer rows are not worth a thread
 _CHUNK = 1 << 18  # numbers centred at a time, and held in a cache
 _WHOLE = 1 << 19  # numbers multiplied at a time where they stay where they are
 _NEAR = {8: 100, 4: 1}  # by bytes a number: the square of a mean over the variance up to which rows stay as they are
-_GLANCE = 2048  # rows, spread over the span, that show where the classes lie
+_GLANCE = 1024  # rows, spread over the span, that show where the classes lie
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -57,8 +57,6 @@ def tall_moments(
 
 
 def _moments(X: Array, y: npt.NDArray[np.int64], num_classes: int) -> tuple[Array, Array, Array]:
-    from scipy.sparse import csc_array  # comes with scikit-learn
-
     d = X.shape[1]
     a, far = _origins(X, y, num_classes)
     rows = max(1, (_CHUNK if far else _WHOLE) // d)
@@ -71,7 +69,7 @@ def _moments(X: Array, y: npt.NDArray[np.int64], num_classes: int) -> tuple[Arra
             np.take(a, labels, axis=0, out=centred, mode="clip")
             x = np.subtract(x, centred, out=centred)
         scatter += x.T @ x  # NumPy sees that this is symmetric and computes half of it
-        sums += csc_array((np.ones(len(x), X.dtype), labels, np.arange(len(x) + 1)), (num_classes, len(x))) @ x
+        sums += _class_sums(x, labels, num_classes)
     n = np.bincount(y, minlength=num_classes).astype(np.float64)
     delta = sums / np.maximum(n, 1)[:, None]
     return n, (a + delta) * (n > 0)[:, None], scatter - (delta * n[:, None]).T @ delta
@@ -85,14 +83,21 @@ def _origins(X: Array, y: npt.NDArray[np.int64], num_classes: int) -> tuple[Arra
     """
     step = max(1, len(X) // _GLANCE)
     x, labels = X[::step].astype(np.float64), y[::step]
-    sums = np.zeros((num_classes, X.shape[1]))
-    np.add.at(sums, labels, x)
     n = np.bincount(labels, minlength=num_classes)[:, None]
-    a = np.where(n > 0, sums / np.maximum(n, 1), x.mean(axis=0))
+    a = np.where(n > 0, _class_sums(x, labels, num_classes) / np.maximum(n, 1), x.mean(axis=0))
     variance = np.square(x - a[labels]).mean(axis=0)
     if np.all(np.square(a) <= _NEAR[X.itemsize] * variance):
         return np.zeros_like(a), False
     return a.astype(X.dtype), True
+
+
+def _class_sums(x: Array, labels: npt.NDArray[np.int64], num_classes: int) -> Array:
+    """Sum of the rows of every class, (c, d)."""
+    from scipy.sparse import csc_array  # comes with scikit-learn
+
+    n = len(x)
+    sums: Array = csc_array((np.ones(n, x.dtype), labels, np.arange(n + 1)), (num_classes, n)) @ x
+    return sums
 
 
 @lru_cache(maxsize=1)

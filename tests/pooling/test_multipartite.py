@@ -26,7 +26,7 @@ import multipartite as mp
 import reference
 from multipartite.errors import InputError
 from multipartite.functional import multipartite_pool, score_map
-from multipartite.pooling.window import is_channels_last
+from multipartite.pooling.picking import is_channels_last
 
 ASSIGNMENTS = ["hard", "soft", "stochastic"]
 

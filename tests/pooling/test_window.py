@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
-from windows import LAYOUTS, MAX_POOL, activations, bounded, lay_out, problems
+from windows import MAX_POOL, bounded, problems
 
 from multipartite.errors import InputError
-from multipartite.pooling.window import Window, is_channels_last, pick
+from multipartite.pooling.window import Window
 
 
 @given(problems())
@@ -33,24 +32,20 @@ def test_best_is_where_max_pooling_finds_it(problem):
     assert torch.equal(indices, MAX_POOL[problem.dims](x, **window, return_indices=True)[1])
 
 
-@given(problems(most_channels=3), st.integers(0, 1000))
+@given(problems())
 @bounded
-def test_pick_takes_all_channels_of_a_group_from_one_pixel(problem, seed):
-    x, groups, _ = problem
-    L, width = x[0, 0].numel(), x.shape[1] // groups
-    indices = torch.randint(L, (len(x), groups, 4), generator=torch.Generator().manual_seed(seed))
-    out = pick(x, indices)
-    flat = x.flatten(2)
-    for i, channel, o in torch.cartesian_prod(*map(torch.arange, out.shape)).tolist():
-        assert out[i, channel, o] == flat[i, channel, indices[i, channel // width, o]]
+def test_windows_overlap_where_two_may_look_at_one_pixel(problem):
+    x, _, window = problem
+    frame = Window.of(**window, dims=problem.dims)
+    own = torch.arange(1.0, x[0, 0].numel() + 1).reshape(1, 1, *x.shape[2:])
+    seen = torch.stack(list(frame.views(own, 0.0))).flatten()
+    _, times = seen[seen > 0].unique(return_counts=True)
+    assert frame.overlaps or times.max() == 1
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_pick_keeps_channels_last(layout):
-    x = lay_out(activations(2, 4, 6, 6), layout)
-    out = pick(x, torch.zeros(2, 2, 3, 3, dtype=torch.int64))
-    assert is_channels_last(x) == (layout == "channels last")
-    assert is_channels_last(out) == is_channels_last(x)
+@pytest.mark.parametrize(("stride", "dilation", "overlaps"), [(2, 1, True), (3, 1, False), (4, 2, True), (5, 2, False)])
+def test_a_window_of_three_overlaps_the_next_by_its_reach(stride, dilation, overlaps):
+    assert Window.of(3, stride, 0, dilation, dims=2).overlaps == overlaps
 
 
 def test_numbers_spread_over_the_dimensions_and_stride_defaults_to_the_kernel():

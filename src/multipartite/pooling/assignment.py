@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from multipartite.pooling.window import Window, pick
+from multipartite.pooling.picking import pick
+from multipartite.pooling.window import Window
 
 __all__ = ["ASSIGNMENTS", "Assignment", "assign", "expected", "perturbed"]
 
@@ -117,7 +118,7 @@ def assign(
         if training and ranking is not None:
             score = ranking(score, temperature, generator)
         indices = window.best(score)
-        return pick(x, indices), indices
+        return pick(x, indices, distinct=not window.overlaps), indices
     return expected(x, score, window, lambda scores: weights(scores, temperature)), None
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from multipartite._precision import full_precision
 from multipartite.errors import InputError
 from multipartite.folding import Fold, reduce_scores
-from multipartite.pooling.window import is_channels_last
+from multipartite.pooling.picking import is_channels_last
 
 __all__ = ["score_map"]
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from multipartite.pooling.assignment import expected
-from multipartite.pooling.window import Size, Window, pick
+from multipartite.pooling.picking import pick
+from multipartite.pooling.window import Size, Window
 
 __all__ = ["StochasticPool1d", "StochasticPool2d", "StochasticPool3d", "stochastic_pool"]
 
@@ -59,7 +60,7 @@ def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator 
     if training:
         # the highest of a_k / E_k with exponential E_k is a draw with probability a_k / sum a
         raced = chances / torch.empty_like(chances).exponential_(generator=generator)
-        out = pick(a, window.best(raced))
+        out = pick(a, window.best(raced), distinct=not window.overlaps)
     else:
         out = expected(a, chances, window, _shares)
     return out if batched else out[0]

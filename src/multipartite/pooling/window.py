@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from multipartite.errors import InputError
 
-__all__ = ["Size", "Window", "is_channels_last", "pick"]
+__all__ = ["Size", "Window"]
 
 Size: TypeAlias = int | tuple[int, ...]
 
@@ -63,6 +62,11 @@ class Window:
     def dims(self) -> int:
         """Number of spatial dimensions."""
         return len(self.kernel_size)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether two windows may look at one pixel."""
+        return any(s <= d * (k - 1) for k, s, d in zip(self.kernel_size, self.stride, self.dilation, strict=True))
 
     def is_batched(self, x: Tensor) -> bool:
         """Whether x is (N, C, *spatial), not (C, *spatial); refuse anything else, and what leaves no window."""
@@ -138,44 +142,3 @@ def _out_length(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
         return reach // s + 1
     # a window must start inside the input or its left padding
     return torch.sym_min((reach + s - 1) // s + 1, (n + p - 1) // s + 1)
-
-
-def is_channels_last(x: Tensor) -> bool:
-    """Whether the channels of a pixel lie side by side in memory."""
-    return x.shape[1] > 1 and x.stride(1) == 1 and x.movedim(1, -1).is_contiguous()
-
-
-def pick(x: Tensor, indices: Tensor) -> Tensor:
-    """Take from x the pixels that `indices` names, all channels of a group from one pixel.
-
-    Parameters
-    ----------
-    x : Tensor of shape (N, C, *spatial)
-        Activations; the output keeps their memory format.
-    indices : Tensor of shape (N, groups, *out)
-        Flat index into the spatial dimensions, as torch's pooling returns it.
-
-    Returns
-    -------
-    Tensor of shape (N, C, *out)
-
-    Examples
-    --------
-    >>> x = torch.arange(8.0).reshape(1, 2, 4)
-    >>> pick(x, torch.tensor([[[1, 2]]]))
-    tensor([[[1., 2.],
-             [5., 6.]]])
-    """
-    N, C = x.shape[:2]
-    g, out = indices.shape[1], indices.shape[2:]
-    d = C // g
-    if is_channels_last(x):  # whole rows of d numbers
-        L = math.prod(x.shape[2:])
-        image = torch.arange(N, device=x.device).reshape(N, 1, 1) * L
-        group = torch.arange(g, device=x.device)
-        rows = (indices.flatten(2).transpose(1, 2) + image) * g + group  # [N, Lo, g]
-        picked = x.movedim(1, -1).reshape(N * L * g, d).index_select(0, rows.reshape(-1))
-        return picked.reshape(N, *out, C).movedim(-1, 1)
-    index = indices.reshape(N, g, 1, math.prod(out)).expand(-1, -1, d, -1)
-    picked = x.reshape(N, g, d, math.prod(x.shape[2:])).gather(3, index)
-    return picked.reshape(N, C, *out)
