@@ -56,8 +56,9 @@ def tall_moments(
         return list(pool.map(lambda span: _moments(X[span], y[span], num_classes), spans))
 
 
-def _moments(X: Array, y: npt.NDArray[np.int64], num_classes: int) -> tuple[Array, Array, Array]:
+def _moments(X: Array, y: npt.NDArray[np.integer], num_classes: int) -> tuple[Array, Array, Array]:
     d = X.shape[1]
+    y = y.astype(np.int32)  # what sparse products work with
     a, far = _origins(X, y, num_classes)
     rows = max(1, (_CHUNK if far else _WHOLE) // d)
     z = np.empty((min(rows, len(X)), d) if far else (0, d), X.dtype)
@@ -68,14 +69,14 @@ def _moments(X: Array, y: npt.NDArray[np.int64], num_classes: int) -> tuple[Arra
             centred = z[: len(x)]
             np.take(a, labels, axis=0, out=centred, mode="clip")
             x = np.subtract(x, centred, out=centred)
+        sums += _class_sums(x, labels, num_classes)  # first, for it brings the rows into the cache fastest
         scatter += x.T @ x  # NumPy sees that this is symmetric and computes half of it
-        sums += _class_sums(x, labels, num_classes)
     n = np.bincount(y, minlength=num_classes).astype(np.float64)
     delta = sums / np.maximum(n, 1)[:, None]
     return n, (a + delta) * (n > 0)[:, None], scatter - (delta * n[:, None]).T @ delta
 
 
-def _origins(X: Array, y: npt.NDArray[np.int64], num_classes: int) -> tuple[Array, bool]:
+def _origins(X: Array, y: npt.NDArray[np.integer], num_classes: int) -> tuple[Array, bool]:
     """About where every class lies, and whether that is far from zero; being off costs digits, not exactness.
 
     Squared about zero, numbers lose as many digits as the square of their mean has more than their variance. Where
@@ -91,12 +92,12 @@ def _origins(X: Array, y: npt.NDArray[np.int64], num_classes: int) -> tuple[Arra
     return a.astype(X.dtype), True
 
 
-def _class_sums(x: Array, labels: npt.NDArray[np.int64], num_classes: int) -> Array:
+def _class_sums(x: Array, labels: npt.NDArray[np.integer], num_classes: int) -> Array:
     """Sum of the rows of every class, (c, d)."""
     from scipy.sparse import csc_array  # comes with scikit-learn
 
     n = len(x)
-    sums: Array = csc_array((np.ones(n, x.dtype), labels, np.arange(n + 1)), (num_classes, n)) @ x
+    sums: Array = csc_array((np.ones(n, x.dtype), labels, np.arange(n + 1, dtype=np.int32)), (num_classes, n)) @ x
     return sums
 
 

@@ -12,7 +12,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from windows import LAYOUTS, activations, bounded, lay_out, problems
 
 from multipartite.functional import multipartite_pool
+from multipartite.pooling import picking
 from multipartite.pooling.picking import is_channels_last, pick
+
+
+@pytest.fixture
+def every_size(monkeypatch):
+    """Let tables of any size count as large."""
+    monkeypatch.setattr(picking, "_LARGE", 0)
 
 
 @given(problems(most_channels=3), st.integers(0, 1000))
@@ -47,7 +54,7 @@ def distinct_case(groups=2, layout="channels last"):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_the_gradient_of_distinct_picks_is_that_of_any_picks(layout, groups):
+def test_the_gradient_of_distinct_picks_is_that_of_any_picks(layout, groups, every_size):
     x, indices = distinct_case(groups, layout)
     weight = torch.randn(2, 4, 3, 3, dtype=torch.float64)
     found = []
@@ -61,7 +68,7 @@ def test_the_gradient_of_distinct_picks_is_that_of_any_picks(layout, groups):
 
 
 @forward_mode
-def test_distinct_picks_differentiate_twice_and_forward():
+def test_distinct_picks_differentiate_twice_and_forward(every_size):
     x, indices = distinct_case()
     x.requires_grad_()
     for check in (gradcheck, gradgradcheck):
@@ -74,7 +81,7 @@ def test_distinct_picks_differentiate_twice_and_forward():
 
 @forward_mode
 @pytest.mark.parametrize("jacobian", [jacrev, jacfwd])
-def test_distinct_picks_have_a_jacobian_and_gradients_sample_by_sample(jacobian):
+def test_distinct_picks_have_a_jacobian_and_gradients_sample_by_sample(jacobian, every_size):
     x, indices = distinct_case()
     wanted = jacobian(lambda x: pick(x, indices))(x)
     assert torch.equal(jacobian(lambda x: pick(x, indices, distinct=True))(x), wanted)
@@ -99,7 +106,7 @@ class Operations(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(("stride", "sums"), [(3, False), (2, True)])
-def test_gradients_are_added_up_only_where_windows_overlap(stride, sums):
+def test_gradients_are_added_up_only_where_windows_overlap(stride, sums, every_size):
     x = lay_out(activations(2, 4, 9, 9), "channels last").requires_grad_()
     out = multipartite_pool(x, None, 3, stride)
     with Operations() as operations:

@@ -12,6 +12,9 @@ from torch import Tensor
 __all__ = ["is_channels_last", "pick"]
 
 
+_LARGE = 1 << 22  # numbers from which a gradient that is written once pays for its own small overhead
+
+
 def is_channels_last(x: Tensor) -> bool:
     """Whether the channels of a pixel lie side by side in memory."""
     return x.shape[1] > 1 and x.stride(1) == 1 and x.movedim(1, -1).is_contiguous()
@@ -49,8 +52,8 @@ def pick(x: Tensor, indices: Tensor, *, distinct: bool = False) -> Tensor:
         group = torch.arange(g, device=x.device)
         rows = ((indices.flatten(2).transpose(1, 2) + image) * g + group).reshape(-1)  # [N, Lo, g]
         table = x.movedim(1, -1).reshape(N * L * g, d)
-        # a compiler fuses the plain one
-        once = distinct and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        large = table.numel() > _LARGE and not torch.compiler.is_compiling()  # a compiler fuses the plain one
+        once = distinct and large and torch.is_grad_enabled()
         take: Callable[[Tensor, Tensor], Tensor] = _DistinctRows.apply if once else _rows
         picked = take(table, rows)
         return picked.reshape(N, *out, C).movedim(-1, 1)
@@ -66,8 +69,8 @@ def _rows(table: Tensor, rows: Tensor) -> Tensor:
 class _DistinctRows(torch.autograd.Function):
     """``table.index_select(0, rows)`` for rows that differ: the backward writes each row once, picked or zero.
 
-    Torch's own fills the gradient with zeros, then adds to it. In the contiguous layout, where single numbers would
-    have to be written instead of rows, that is the faster way.
+    Torch's own fills the gradient with zeros, then adds to it. That is faster for small tables, and for contiguous
+    layouts of any size, where single numbers would have to be written instead of rows.
     """
 
     generate_vmap_rule = True
@@ -87,11 +90,12 @@ class _DistinctRows(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (rows,) = ctx.saved_tensors
         nowhere = len(rows)
-        origin = torch.full((ctx.length,), nowhere, device=grad.device)  # which row of grad, the last one being zero
-        origin = origin.index_copy(0, rows, torch.arange(nowhere, device=grad.device))
+        narrow = torch.int32 if ctx.length < 1 << 31 else torch.int64
+        origin = rows.new_full((ctx.length,), nowhere, dtype=narrow)  # which row of grad, the last one being zero
+        origin[rows] = torch.arange(nowhere, device=rows.device, dtype=narrow)
         return torch.cat([grad, torch.zeros_like(grad[:1])]).index_select(0, origin), None
 
     @staticmethod
     def jvp(ctx: Any, table: Tensor, rows: None) -> Tensor:
         (index,) = ctx.saved_tensors
-        return table.index_select(0, index)
+        return _rows(table, index)
