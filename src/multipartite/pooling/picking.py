@@ -11,7 +11,6 @@ from torch import Tensor
 
 __all__ = ["is_channels_last", "pick"]
 
-
 _LARGE = 1 << 22  # numbers from which a gradient that is written once pays for its own small overhead
 
 
@@ -52,9 +51,8 @@ def pick(x: Tensor, indices: Tensor, *, distinct: bool = False) -> Tensor:
         group = torch.arange(g, device=x.device)
         rows = ((indices.flatten(2).transpose(1, 2) + image) * g + group).reshape(-1)  # [N, Lo, g]
         table = x.movedim(1, -1).reshape(N * L * g, d)
-        large = table.numel() > _LARGE and not torch.compiler.is_compiling()  # a compiler fuses the plain one
-        once = distinct and large and torch.is_grad_enabled()
-        take: Callable[[Tensor, Tensor], Tensor] = _DistinctRows.apply if once else _rows
+        once = distinct and torch.is_grad_enabled() and not torch.compiler.is_compiling()  # a graph is for any size
+        take: Callable[[Tensor, Tensor], Tensor] = _DistinctRows.apply if once and table.numel() > _LARGE else _rows
         picked = take(table, rows)
         return picked.reshape(N, *out, C).movedim(-1, 1)
     index = indices.reshape(N, g, 1, math.prod(out)).expand(-1, -1, d, -1)
