@@ -57,6 +57,22 @@ def test_a_run_that_fails_says_why(tmp_path, monkeypatch):
     assert work(Job(CONFIG, tmp_path / "max" / "seed-1")).failure.startswith("ZeroDivisionError")
 
 
+def test_who_waited_for_a_run_that_another_finished_finds_it_finished(tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    job = Job(CONFIG, tmp_path / "max" / "seed-0")
+    summary = work(job).summary
+    outcomes = []
+    with job.lock.open("a") as held:  # as the process that works on it would
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=lambda: outcomes.append(work(job)))
+        waiting.start()
+        time.sleep(0.5)
+        assert not outcomes
+        job.lock.unlink()
+    waiting.join(30)
+    assert [(outcome.failure, outcome.summary) for outcome in outcomes] == [(None, summary)]
+
+
 def test_a_run_is_worked_on_by_one_process_at_a_time(tmp_path, monkeypatch):
     fcntl = pytest.importorskip("fcntl")
     trained = threading.Event()

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,7 +126,8 @@ def _locked(path: Path) -> Iterator[None]:
             pass
         else:
             fcntl.flock(file, fcntl.LOCK_EX)
-        os.utime(path)  # the overview reads from it that the run was taken up
+        with suppress(FileNotFoundError):  # who had it finished the run and removed it
+            os.utime(path)  # the overview reads from it that the run was taken up
         yield
 
 
