@@ -18,7 +18,7 @@ MODULES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}
 
 # Data flows one way: every part may import from its own line and the lines above it
 LAYERS = [
-    ["errors", "_labels", "_precision", "_tall", "_validation", "criteria"],
+    ["errors", "words", "registry", "_labels", "_precision", "_tall", "_validation", "criteria"],
     ["statistics"],
     ["projection"],
     ["ranking", "folding"],

@@ -4,31 +4,16 @@ import pytest
 
 from made_runs import made_run
 from multipartite.errors import InputError
-from multipartite.experiments.comparison import Grid, canonical, place, split_poolings
+from multipartite.experiments.comparison import Grid, place
 from multipartite.experiments.jobs import work
 from multipartite.experiments.runs import RunConfig
 
 SMALL = RunConfig("digits", epochs=1, limit=200, threads=1)
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("max", ("max",)),
-        (" max , average,", ("max", "average")),
-        ("multipartite:groups=2,temperature=inf,max", ("multipartite:groups=2,temperature=inf", "max")),
-        ("multipartite:groups=2,multipartite:groups=4", ("multipartite:groups=2", "multipartite:groups=4")),
-        ("", ()),
-    ],
-)
-def test_commas_part_poolings_but_not_options(words, expected):
-    assert split_poolings(words) == expected
-
-
-def test_an_option_without_a_pooling_before_it_stays_a_word_and_is_refused():
-    assert split_poolings("max,groups=2") == ("max", "groups=2")
+def test_an_unknown_pooling_is_refused():
     with pytest.raises(InputError, match="unknown pooling 'groups=2'"):
-        Grid(SMALL, split_poolings("max,groups=2"), 1)
+        Grid(SMALL, ("max", "groups=2"), 1)
 
 
 def test_every_pooling_of_a_seed_starts_from_the_same_weights_and_sees_the_same_batches(tmp_path):
@@ -43,7 +28,6 @@ def test_every_pooling_of_a_seed_starts_from_the_same_weights_and_sees_the_same_
 
 
 def test_the_same_setting_written_in_two_ways_is_one_pooling():
-    assert canonical("multipartite:temperature=2,groups=2") == canonical("multipartite:groups=2,temperature=2")
     with pytest.raises(InputError, match="are the same"):
         Grid(SMALL, ("multipartite:groups=2,temperature=2", "multipartite:temperature=2,groups=2"), 1)
 

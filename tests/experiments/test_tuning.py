@@ -11,15 +11,19 @@ from multipartite.experiments.jobs import Job, Outcome
 from multipartite.experiments.metrics import Metrics
 from multipartite.experiments.runs import Epoch, RunConfig, read_run
 from multipartite.experiments.tuning import rungs, settings, tune
-from multipartite.pooling import parse
+from multipartite.words import Word
 
 CONFIG = RunConfig("digits", epochs=9, limit=200, threads=1)
+
+
+def options_of(text):
+    return dict(Word.parse(text).options)
 
 
 def test_every_setting_is_valid_and_none_says_the_same_twice():
     words = settings([20, 50], 10)
     assert len(words) == len(set(words))
-    options = [parse(word)[1] for word in words]
+    options = [options_of(word) for word in words]
     assert {given.get("groups", 1) for given in options} == {1, 2, 5, 10}
     assert all("temperature" not in given for given in options if given.get("assignment", "hard") == "hard")
     assert all("criterion" not in given for given in options if given.get("temperature") == math.inf)
@@ -38,7 +42,7 @@ def pretend(monkeypatch):
     taken = {}
 
     def error(word, epoch):
-        options = parse(word)[1]
+        options = options_of(word)
         return options.get("groups", 1) + (3.0 if options.get("criterion", "kl") == "kl" else 0.0) + 1.0 / epoch
 
     def run(jobs, workers):
@@ -64,15 +68,15 @@ def pretend(monkeypatch):
 
 def test_the_best_third_goes_on_and_the_best_setting_wins(tmp_path, pretend):
     tuned = tune(CONFIG, tmp_path, minutes=1)
-    options = parse(tuned.word)[1]
+    options = options_of(tuned.word)
     assert options.get("groups", 1) == 1
     assert options["criterion"] != "kl"
     counts = [sum(pause >= level for pause in pretend.values()) for level in rungs(9)]
     assert counts[1] == counts[0] // 3
     assert counts[2] == counts[1] // 3
     for word in (word for word, pause in pretend.items() if pause == 9):  # the best by the rule, and no others
-        assert parse(word)[1].get("groups", 1) == 1
-        assert parse(word)[1]["criterion"] != "kl"
+        assert options_of(word).get("groups", 1) == 1
+        assert options_of(word)["criterion"] != "kl"
     assert tuned.trials[0].epochs == 9
     trials = json.loads((tmp_path / "tuning.json").read_text())
     assert trials[0]["word"] == tuned.word

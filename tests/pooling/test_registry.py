@@ -11,7 +11,7 @@ from windows import LAYERS, STOCHASTIC, activations
 
 import multipartite as mp
 from multipartite.errors import InputError
-from multipartite.pooling import available, create, parse
+from multipartite.pooling import available, create
 
 TORCH = {"average": (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), "max": (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)}
 
@@ -33,14 +33,6 @@ def test_options_come_in_the_name_or_as_keywords_and_keywords_win():
     assert create("max:ceil_mode=True", 2, num_classes=3).ceil_mode is True
 
 
-def test_words_are_read_as_literals():
-    assert parse("max") == ("max", {})
-    assert parse("multipartite: groups = 4 , criterion=kl,max_rows=None") == (
-        "multipartite",
-        {"groups": 4, "criterion": "kl", "max_rows": None},
-    )
-
-
 @pytest.mark.parametrize(
     ("word", "options", "message"),
     [
@@ -58,3 +50,40 @@ def test_words_are_read_as_literals():
 def test_bad_words_are_refused(word, options, message):
     with pytest.raises(InputError, match=message):
         create(word, 2, num_classes=3, **options)
+
+
+def flat(kernel_size, stride=None, padding=0, *, num_classes, power=1.0):
+    """A pooling of somebody's own, for two dimensions, by reference: test_registry:flat."""
+    return nn.LPPool2d(power * num_classes, kernel_size, stride)
+
+
+def test_somebody_elses_pooling_may_enter_by_name_or_by_reference():
+    mp.pooling.register("theirs", {1: nn.MaxPool1d, 2: nn.AvgPool2d})
+    assert type(create("theirs", 2, num_classes=3)) is nn.AvgPool2d
+    assert type(create("theirs:ceil_mode=True", 2, num_classes=3, dims=1)) is nn.MaxPool1d
+    with pytest.raises(InputError, match="pooling 'theirs' exists in 1 or 2 dimensions, not in 3"):
+        create("theirs", 2, num_classes=3, dims=3)
+    made = create(f"{__name__}:flat:power=2", 2, num_classes=3)
+    assert (type(made), made.norm_type) == (nn.LPPool2d, 6)
+    with pytest.raises(InputError, match="exists in 2 dimensions, not in 1"):
+        create(f"{__name__}:flat", 2, num_classes=3, dims=1)
+
+
+def test_a_name_belongs_to_one_pooling_and_is_a_plain_word():
+    with pytest.raises(InputError, match="there is a pooling called 'max' already"):
+        mp.pooling.register("max", nn.AvgPool2d)
+    with pytest.raises(InputError, match="must be free of"):
+        mp.pooling.register("a:b", nn.AvgPool2d)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("no.such.module:Pool", "cannot be imported: No module named 'no'"),
+        ("math:Pool", "is not there: module math has no 'Pool'"),
+        ("math:pi", "must be a class or function that makes a layer, got float"),
+    ],
+)
+def test_references_that_lead_nowhere_are_refused(word, message):
+    with pytest.raises(InputError, match=message):
+        create(word, 2, num_classes=3)

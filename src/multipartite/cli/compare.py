@@ -62,11 +62,12 @@ def compare(
         del choices[name]
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(_connected(cluster)) if cluster else None
-        from multipartite.experiments.comparison import Grid, split_poolings
+        from multipartite.experiments.comparison import Grid
         from multipartite.experiments.report import write_report
         from multipartite.experiments.runs import RunConfig
+        from multipartite.words import Places
 
-        words = split_poolings(poolings)
+        words = tuple(map(str, Places.split(poolings)))
         grid = Grid(RunConfig(**choices, pooling=words[0] if words else "max"), words, seeds)
         out = out or Path("comparisons") / Path(dataset).name
         out = out.resolve() if cluster else out  # the workers are elsewhere

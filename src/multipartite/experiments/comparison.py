@@ -13,7 +13,6 @@ comparison that was killed is taken up again by the same command, and a wider on
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,39 +21,12 @@ from multipartite import pooling
 from multipartite.errors import InputError
 from multipartite.experiments.jobs import Job
 from multipartite.experiments.runs import RunConfig, read_run
+from multipartite.pooling.registry import find
+from multipartite.words import Places
 
-__all__ = ["Grid", "canonical", "different_settings", "place", "split_poolings"]
+__all__ = ["Grid", "different_settings", "place"]
 
 _FREE = {"pooling", "seed", "accelerator", "devices", "num_nodes", "threads", "data_dir", "download"}
-
-
-def split_poolings(words: str) -> tuple[str, ...]:
-    """Split a list of pooling words at its commas, but not at those between the options of one word.
-
-    Examples
-    --------
-    >>> split_poolings("max,multipartite:groups=2,temperature=inf,average")
-    ('max', 'multipartite:groups=2,temperature=inf', 'average')
-    """
-    found: list[str] = []
-    for item in filter(None, (item.strip() for item in words.split(","))):
-        if found and ":" in found[-1] and "=" in item and ":" not in item.partition("=")[0]:
-            found[-1] += f",{item}"
-        else:
-            found.append(item)
-    return tuple(found)
-
-
-def canonical(word: str) -> str:
-    """Write a pooling word in one way: options in alphabetical order.
-
-    Examples
-    --------
-    >>> canonical("max:dilation=1,ceil_mode=True")
-    'max:ceil_mode=True,dilation=1'
-    """
-    name, options = pooling.parse(word)
-    return f"{name}:{','.join(f'{k}={v}' for k, v in sorted(options.items()))}" if options else name
 
 
 @dataclass(frozen=True)
@@ -79,7 +51,9 @@ class Grid:
             raise InputError(f"poolings must name at least one of {', '.join(pooling.available())}")
         seen: dict[str, str] = {}
         for word in self.poolings:
-            if (first := seen.setdefault(canonical(word), word)) is not word:
+            for one in Places.parse(word).words:
+                find(one.name)  # or refuse it
+            if (first := seen.setdefault(str(Places.parse(word)), word)) is not word:
                 raise InputError(f"poolings must differ, but {word!r} and {first!r} are the same")
 
     def jobs(self, out: Path) -> list[Job]:
@@ -107,7 +81,7 @@ def place(out: Path, word: str, seed: int) -> Path:
     >>> place(Path("out"), "max:dilation=1,ceil_mode=True", 3).as_posix()
     'out/runs/max-ceil_mode=True-dilation=1/seed-3'
     """
-    return out / "runs" / re.sub(r"[^\w.=+-]+", "-", canonical(word)) / f"seed-{seed}"
+    return out / "runs" / Places.parse(word).slug / f"seed-{seed}"
 
 
 def different_settings(configs: Sequence[RunConfig]) -> list[str]:

@@ -12,6 +12,7 @@ from multipartite import pooling
 from multipartite.errors import InputError, unknown
 from multipartite.experiments import networks
 from multipartite.experiments.schedules import SCHEDULES
+from multipartite.words import Places
 
 __all__ = ["FORMAT", "PRECISIONS", "RunConfig"]
 
@@ -104,14 +105,15 @@ class RunConfig:
                 f"{self.devices * self.num_nodes} devices: choose a multiple"
             )
         networks.parse(self.network)
-        pooling.create(self.pooling, 2, num_classes=2)
+        for word in Places.parse(self.pooling).words:
+            pooling.create(word, 2, num_classes=2)
 
     @property
     def key(self) -> str:
         """Sixteen hexadecimal digits that name the run: equal for equal choices, wherever it runs."""
-        name, options = pooling.parse(self.pooling)
         identity = {k: v for k, v in dataclasses.asdict(self).items() if k not in _MACHINE}
-        identity |= {"pooling": [name, sorted((k, repr(v)) for k, v in options.items())], "format": FORMAT}
+        words = [[word.name, [(k, repr(v)) for k, v in word.options]] for word in Places.parse(self.pooling).words]
+        identity |= {"pooling": words[0] if len(words) == 1 else words, "format": FORMAT}
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:

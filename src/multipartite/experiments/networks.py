@@ -17,6 +17,7 @@ from torch import nn
 from multipartite import pooling
 from multipartite.errors import InputError, unknown
 from multipartite.pooling.supervision import SupervisedLayer
+from multipartite.words import Places, Word
 
 __all__ = ["Recipe", "available", "build", "initialise", "parse", "recipe"]
 
@@ -39,6 +40,7 @@ class _Network:
     features: Callable[[int, int, Pool], Layers]  # (channels, width, pool) -> layers up to the flattened vector
     width: int  # maps of the first convolution
     hidden: int  # units between the features and the classes, 0 for none
+    pools: int  # how many places there are for a pooling
     smallest: int  # side of the smallest image that leaves one pixel
     recipe: Recipe
 
@@ -76,9 +78,9 @@ def _small(channels: int, width: int, pool: Pool) -> Layers:
 
 
 _NETWORKS = {
-    "lenet": _Network(_lenet, 20, 500, 16, Recipe(0.02, 0.9, 5e-4, "linear")),
-    "small": _Network(_small, 32, 0, 4, Recipe(0.05, 0.9, 5e-4, "linear")),
-    "zeiler": _Network(_zeiler, 64, 0, 15, Recipe(0.01, 0.9, 1e-3, "linear")),
+    "lenet": _Network(_lenet, 20, 500, 2, 16, Recipe(0.02, 0.9, 5e-4, "linear")),
+    "small": _Network(_small, 32, 0, 2, 4, Recipe(0.05, 0.9, 5e-4, "linear")),
+    "zeiler": _Network(_zeiler, 64, 0, 3, 15, Recipe(0.01, 0.9, 1e-3, "linear")),
 }
 
 
@@ -109,20 +111,20 @@ def parse(word: str, channels: int = 1, size: tuple[int, int] = (28, 28)) -> tup
     >>> parse("zeiler:width=32"), parse("auto", 1, (8, 8))
     (('zeiler', 32), ('small', 32))
     """
-    name, colon, options = word.partition(":")
+    asked = Word.parse(word)
+    name = asked.name
     if name == "auto":
         large = "lenet" if channels == 1 else "zeiler"
         name = large if min(size) >= _NETWORKS[large].smallest else "small"
     if name not in _NETWORKS:
         raise unknown("network", name, ["auto", *available()])
-    if not colon:
-        return name, _NETWORKS[name].width
-    option, _, value = options.partition("=")
-    if option != "width":
+    options = dict(asked.options)
+    width = options.pop("width", _NETWORKS[name].width)
+    for option in options:
         raise unknown(f"option of network {name!r}:", option, ["width"])
-    if not value.isdecimal() or int(value) < 2:
-        raise InputError(f"width of network {name!r} must be a whole number of maps from 2, got {value!r}")
-    return name, int(value)
+    if not isinstance(width, int) or width < 2:
+        raise InputError(f"width of network {name!r} must be a whole number of maps from 2, got {width!r}")
+    return name, width
 
 
 def recipe(word: str, channels: int = 1, size: tuple[int, int] = (28, 28)) -> Recipe:
@@ -179,8 +181,11 @@ def build(
     if num_classes < 2:
         raise InputError(f"a network needs at least 2 classes to tell apart, got {num_classes}")
 
+    places = Places.parse(pooling_word)
+    words = (places.at(i, of=network.pools) for i in range(network.pools))
+
     def pool(maps: int, kernel: int, stride: int) -> nn.Module:
-        layer = pooling.create(pooling_word, kernel, stride, num_classes=num_classes)
+        layer = pooling.create(next(words), kernel, stride, num_classes=num_classes)
         if isinstance(layer, SupervisedLayer):
             layer.settle(maps)  # now, so that optimiser, checkpoint and DDP meet all there is
         return layer

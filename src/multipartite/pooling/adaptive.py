@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from multipartite.errors import InputError
 from multipartite.pooling import registry
 from multipartite.pooling.window import Window
+from multipartite.words import Word
 
 __all__ = ["AdaptivePool", "adapt"]
 
@@ -80,7 +81,7 @@ def adapt(pooling: str, output_size: OutputSize, *, num_classes: int, dims: int,
     >>> adapt("max", 1, num_classes=10, dims=2)
     AdaptiveMaxPool2d(output_size=1)
     """
-    name, _ = registry.parse(pooling)
+    name = Word.parse(pooling).name
     if name in _TORCH:
         layer: nn.Module = getattr(torch.nn, f"{_TORCH[name]}{dims}d")(output_size, **options)
         return layer

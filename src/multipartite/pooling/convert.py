@@ -14,6 +14,7 @@ from multipartite.pooling import registry
 from multipartite.pooling.adaptive import adapt
 from multipartite.pooling.selection import Selector, by_identity, dimensions, poolings, reason_to_stay, selectors
 from multipartite.pooling.supervision import SupervisedLayer
+from multipartite.words import Word
 
 __all__ = ["Plan", "Replacement", "convert", "revert"]
 
@@ -189,7 +190,7 @@ def _successor(
     assert dims is not None
     said = {key: getattr(old, key) for key, default in _EXTRAS.items() if getattr(old, key, default) != default}
     given = {**said, **options}
-    if registry.parse(pooling)[0] == "multipartite":
+    if registry.find(Word.parse(pooling).name).supervised:
         given = {"device": like.device, "dtype": like.dtype, **given}
     try:
         if hasattr(old, "output_size"):

@@ -1,27 +1,65 @@
-"""One name for every pooling, so that a network is written once for all of them."""
+"""One name for every pooling, so that a network is written once for all of them; open to everybody's own.
+
+Nothing here imports torch until a layer is made: a mistyped name is answered at once.
+"""
 
 from __future__ import annotations
 
-import ast
-import importlib
 import inspect
-from typing import Any
-
-from torch import nn
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from multipartite.errors import InputError, unknown
+from multipartite.registry import Registry, refer
+from multipartite.words import Word
 
-__all__ = ["available", "create", "parse"]
+if TYPE_CHECKING:
+    from torch import nn
 
-# name -> (module, class stem); the class of n dimensions is the stem plus "1d", "2d" or "3d"
-_POOLINGS = {
-    "average": ("torch.nn", "AvgPool"),
-    "max": ("torch.nn", "MaxPool"),
-    "multipartite": ("multipartite.pooling.multipartite", "MultipartitePool"),
-    "stochastic": ("multipartite.pooling.stochastic", "StochasticPool"),
-}
-_SUPERVISED = {"multipartite"}
+__all__ = ["Factory", "Pooling", "available", "create", "find", "register"]
+
+Factory: TypeAlias = "Callable[..., nn.Module]"  # (kernel_size, stride, padding, **options) -> layer
+
 _GIVEN = {"kernel_size", "stride", "padding", "num_classes"}
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How the layers of one pooling are made.
+
+    Attributes
+    ----------
+    factory : str, callable or mapping of int to callable
+        A reference ``module:Stem``, whose classes end in 1d, 2d and 3d; a callable that makes layers of two
+        dimensions; or a callable for each number of dimensions.
+    supervised : bool
+        Whether it is told ``num_classes``.
+    """
+
+    factory: str | Factory | Mapping[int, Factory]
+    supervised: bool = False
+
+    def layer(self, name: str, dims: int) -> Factory:
+        """Give what makes the layers of `dims` dimensions."""
+        if isinstance(self.factory, str):
+            return refer(f"{self.factory}{dims}d", "pooling", {})
+        made: Mapping[int, Factory] = self.factory if isinstance(self.factory, Mapping) else {2: self.factory}
+        if dims not in made:
+            known = " or ".join(map(str, sorted(made)))
+            raise InputError(f"pooling {name!r} exists in {known} dimensions, not in {dims}")
+        return made[dims]
+
+
+_POOLINGS: Registry[Pooling] = Registry(
+    "pooling",
+    {
+        "average": Pooling("torch.nn:AvgPool"),
+        "max": Pooling("torch.nn:MaxPool"),
+        "multipartite": Pooling("multipartite.pooling.multipartite:MultipartitePool", supervised=True),
+        "stochastic": Pooling("multipartite.pooling.stochastic:StochasticPool"),
+    },
+)
 
 
 def available() -> list[str]:
@@ -35,37 +73,51 @@ def available() -> list[str]:
     return sorted(_POOLINGS)
 
 
-def parse(word: str) -> tuple[str, dict[str, Any]]:
-    """Split ``name:option=value,...`` into the name and its options; values are Python literals or words.
+def register(name: str, factory: str | Factory | Mapping[int, Factory], *, supervised: bool = False) -> None:
+    """Add a pooling of one's own, by the name that words then use.
+
+    Parameters
+    ----------
+    name : str
+        A new name.
+    factory : callable, mapping of int to callable, or str
+        Makes a layer from ``(kernel_size, stride, padding, **options)``: a class or function for two dimensions, one
+        for each number of dimensions, or ``"package.module:Stem"`` where the classes are called Stem1d, Stem2d, ...
+    supervised : bool
+        Whether it wants ``num_classes`` too.
 
     Examples
     --------
-    >>> parse("multipartite:groups=4,assignment=stochastic,temperature=inf")
-    ('multipartite', {'groups': 4, 'assignment': 'stochastic', 'temperature': inf})
+    >>> from torch import nn
+    >>> register("power", lambda kernel, stride, padding, norm=2.0: nn.LPPool2d(norm, kernel, stride))
+    >>> create("power:norm=4", 2, num_classes=10)
+    LPPool2d(norm_type=4, kernel_size=2, stride=None, ceil_mode=False)
     """
-    name, _, rest = word.partition(":")
-    if name not in _POOLINGS:
-        raise unknown("pooling", name, available())
-    options = {}
-    for item in filter(None, rest.split(",")):
-        key, equals, value = item.partition("=")
-        if not equals:
-            raise InputError(f"options of a pooling read name:option=value,..., got {item!r} in {word!r}")
-        options[key.strip()] = _literal(value.strip())
-    return name, options
+    _POOLINGS.add(name, Pooling(factory, supervised))
 
 
-def _literal(value: str) -> Any:
-    if value in ("inf", "nan"):
-        return float(value)
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return value
+def find(name: str) -> Pooling:
+    """Look a pooling up by its name or as ``package.module:attribute``, a class or function for two dimensions.
+
+    Such an attribute is told ``num_classes`` if it has a parameter of that name.
+
+    Examples
+    --------
+    >>> find("multipartite").supervised
+    True
+    """
+    if ":" not in name:
+        return _POOLINGS[name]
+    made = refer(name, "pooling", _POOLINGS)
+    if isinstance(made, Pooling):
+        return made
+    if not callable(made):
+        raise InputError(f"pooling {name!r} must be a class or function that makes a layer, got {type(made).__name__}")
+    return Pooling(made, "num_classes" in inspect.signature(made).parameters)
 
 
 def create(
-    name: str,
+    word: str | Word,
     kernel_size: int | tuple[int, ...],
     stride: int | tuple[int, ...] | None = None,
     padding: int | tuple[int, ...] = 0,
@@ -74,12 +126,12 @@ def create(
     dims: int = 2,
     **options: Any,
 ) -> nn.Module:
-    """Build the pooling layer called `name`; supervised ones are told the number of classes.
+    """Build a pooling layer by its name; supervised ones are told the number of classes.
 
     Parameters
     ----------
-    name : str
-        A name of :func:`available`, or a word for :func:`parse`; its options give way to `options`.
+    word : str or Word
+        A name of :func:`available`, or a word with options, which give way to `options`.
     kernel_size, stride, padding
         As in ``nn.MaxPool2d``.
     num_classes : int
@@ -94,17 +146,18 @@ def create(
     >>> create("max", 2, num_classes=10)
     MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)
     """
-    name, given = parse(name)
-    options = {**given, **options}
+    word = Word.parse(word) if isinstance(word, str) else word
     if dims not in (1, 2, 3):
         raise InputError(f"dims must be 1, 2 or 3, got {dims!r}")
-    module, stem = _POOLINGS[name]
-    layer = getattr(importlib.import_module(module), f"{stem}{dims}d")
-    known = [p for p in inspect.signature(layer).parameters if p not in _GIVEN]
-    for option in options:
-        if option not in known:
-            raise unknown(f"option of pooling {name!r}:", option, known)
-    if name in _SUPERVISED:
+    options = {**dict(word.options), **options}
+    pooling = find(word.name)
+    layer = pooling.layer(word.name, dims)
+    parameters = inspect.signature(layer).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        known = [name for name in parameters if name not in _GIVEN]
+        for option in options:
+            if option not in known:
+                raise unknown(f"option of pooling {word.name!r}:", option, known)
+    if pooling.supervised:
         options["num_classes"] = num_classes
-    pool: nn.Module = layer(kernel_size, stride, padding, **options)
-    return pool
+    return layer(kernel_size, stride, padding, **options)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multipartite.errors import InputError
-from multipartite.experiments.comparison import canonical, different_settings
+from multipartite.experiments.comparison import different_settings
 from multipartite.experiments.runs import Run, RunConfig, Summary, read_run
+from multipartite.words import Places
 
 __all__ = ["BASELINE", "Collection", "collect"]
 
@@ -64,7 +65,7 @@ def collect(folder: Path | str) -> Collection:
         raise InputError(f"none of the {len(found)} runs in {folder} is finished: go on with them first")
     runs: dict[str, dict[int, Run]] = {}
     for run in sorted(finished, key=lambda run: _place(run.config.pooling)):
-        seeds = runs.setdefault(canonical(run.config.pooling), {})
+        seeds = runs.setdefault(str(Places.parse(run.config.pooling)), {})
         if (twin := seeds.setdefault(run.config.seed, run)) is not run:
             raise InputError(f"{twin.path} and {run.path} hold the same run: take one away")
     unfinished = (str(run.path.relative_to(folder)) for run in found if not run.finished)
@@ -102,5 +103,6 @@ def _comparable(runs: Sequence[Run]) -> None:
 
 
 def _place(word: str) -> tuple[int, str]:
-    name = canonical(word).partition(":")[0]
-    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), canonical(word))
+    places = Places.parse(word)
+    name = places.words[-1].name
+    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), str(places))

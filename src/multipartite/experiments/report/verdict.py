@@ -10,7 +10,7 @@ from multipartite.experiments.report.collection import BASELINE
 from multipartite.experiments.report.estimates import Difference, difference
 from multipartite.experiments.report.paper import order
 from multipartite.experiments.report.table import Row
-from multipartite.pooling.registry import parse
+from multipartite.words import Places
 
 __all__ = ["best", "generalisation", "paper_order", "verdict"]
 
@@ -85,7 +85,11 @@ def paper_order(rows: Sequence[Row], dataset: str) -> str:
 
 def _readings(rows: Sequence[Row]) -> list[Row]:
     """Rows that are the paper's method, whatever the options; at infinite temperature nothing supervises it."""
-    return [row for row in rows if row.name == _PROPOSED and parse(row.pooling)[1].get("temperature") != math.inf]
+
+    def supervised(row: Row) -> bool:
+        return any(dict(word.options).get("temperature") != math.inf for word in Places.parse(row.pooling).words)
+
+    return [row for row in rows if row.name == _PROPOSED and supervised(row)]
 
 
 def _judged(holds: Sequence[str], fails: Sequence[str]) -> str:

@@ -1,0 +1,81 @@
+"""Registries: every family of options is one, open to what others add, and to ``package.module:name`` unadded."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from multipartite.errors import InputError, unknown
+
+__all__ = ["Registry", "refer"]
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Entries by name; an unknown name is an error that suggests the nearest.
+
+    Parameters
+    ----------
+    kind : str
+        What an entry is, for messages: "pooling".
+    entries : mapping of str to entry
+        What is there from the start.
+
+    Examples
+    --------
+    >>> colours = Registry("colour", {"red": 1})
+    >>> colours.add("blue", 2)
+    >>> colours["blue"], list(colours)
+    (2, ['red', 'blue'])
+    >>> colours["rad"]
+    Traceback (most recent call last):
+        ...
+    multipartite.errors.InputError: unknown colour 'rad': did you mean red? known: red, blue
+    """
+
+    def __init__(self, kind: str, entries: Mapping[str, T]) -> None:
+        self.kind = kind
+        self._entries = dict(entries)
+
+    def add(self, name: str, entry: T) -> None:
+        """Enter something under a name that nothing else has."""
+        if not name or set(name) & set(":,|= "):
+            raise InputError(f"the name of a {self.kind} must be free of ':', ',', '|', '=' and spaces, got {name!r}")
+        if self._entries.get(name, entry) != entry:
+            raise InputError(f"there is a {self.kind} called {name!r} already: choose another name")
+        self._entries[name] = entry
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._entries:
+            raise unknown(self.kind, name, self._entries)
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def refer(reference: str, kind: str, known: Mapping[str, Any]) -> Any:
+    """Import what ``package.module:attribute`` names, as a word may do instead of a registered name.
+
+    Examples
+    --------
+    >>> refer("math:pi", "number", {})
+    3.141592653589793
+    """
+    module, _, attribute = reference.partition(":")
+    if module in known:
+        raise InputError(f"options of a {kind} read name:option=value,..., got {attribute!r} in {reference!r}")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise InputError(f"{kind} {reference!r} cannot be imported: {error}") from error
+    except AttributeError:
+        raise InputError(f"{kind} {reference!r} is not there: module {module} has no {attribute!r}") from None
