@@ -49,9 +49,9 @@ def speed_up(epochs: int, rounds: int) -> None:
 
 def hundred_runs() -> None:
     """Copy one real run a hundred times with other poolings, seeds and errors; report them."""
-    from multipartite.experiments.jobs import Job, work
+    from multipartite.experiments.grid.jobs import Job, work
     from multipartite.experiments.report import write_report
-    from multipartite.experiments.runs import RunConfig
+    from multipartite.experiments.run.runs import RunConfig
 
     base = Path(tempfile.mkdtemp())
     job = Job(RunConfig("digits", epochs=50, limit=200, threads=1), base / "one" / "seed-0")

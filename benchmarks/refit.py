@@ -18,7 +18,7 @@ import torch.nn.functional as F
 
 import multipartite as mp
 from multipartite.experiments.data import Dataset, load
-from multipartite.experiments.networks import build
+from multipartite.experiments.run.networks import build
 
 HELD_OUT, BATCH = 2000, 100
 # (updates between refits, pixels of a batch); 20 and 2048 are the defaults

@@ -18,9 +18,9 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from multipartite.experiments.assembly import assemble, prepare
-from multipartite.experiments.progress import Watcher
-from multipartite.experiments.runs import Epoch, RunConfig, train_run
+from multipartite.experiments.run.assembly import assemble, prepare
+from multipartite.experiments.run.progress import Watcher
+from multipartite.experiments.run.runs import Epoch, RunConfig, train_run
 
 GOALS = {"max": 1.1, "multipartite": 2.0}
 

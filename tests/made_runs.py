@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from multipartite.experiments.comparison import place
-from multipartite.experiments.config import FORMAT
-from multipartite.experiments.files import write_json
-from multipartite.experiments.metrics import Metrics
-from multipartite.experiments.runs import Epoch, RunConfig, Summary, write_metrics
+from multipartite.experiments.grid.comparison import place
+from multipartite.experiments.run.config import FORMAT
+from multipartite.experiments.run.files import write_json
+from multipartite.experiments.run.metrics import Metrics
+from multipartite.experiments.run.runs import Epoch, RunConfig, Summary, write_metrics
 
 ERRORS = {
     "max": [5.0, 6.0, 5.5, 6.5],

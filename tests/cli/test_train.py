@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from command_line import run_example, run_words
-from multipartite.experiments import checkpoint
-from multipartite.experiments.runs import RunConfig, read_run
+from multipartite.experiments.run import checkpoint
+from multipartite.experiments.run.runs import RunConfig, read_run
 
 COMMAND = str(Path(sys.executable).with_name("multipartite"))
 SHORT = ["--epochs", 1, "--limit", 300, "--threads", 1]

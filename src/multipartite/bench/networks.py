@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from multipartite.bench.timing import interleave, peak_bytes
-from multipartite.experiments import networks
+from multipartite.experiments.run import networks
 from multipartite.pooling.labels import supervise
 from multipartite.pooling.supervision import SupervisedLayer
 

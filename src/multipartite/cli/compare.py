@@ -12,7 +12,7 @@ import typer
 from multipartite.errors import InputError
 
 if TYPE_CHECKING:
-    from multipartite.experiments.jobs import Job
+    from multipartite.experiments.grid.jobs import Job
     from multipartite.experiments.report import Report
 
 __all__ = ["compare", "register", "tell"]
@@ -62,9 +62,9 @@ def compare(
         del choices[name]
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(_connected(cluster)) if cluster else None
-        from multipartite.experiments.comparison import Grid
+        from multipartite.experiments.grid.comparison import Grid
         from multipartite.experiments.report import write_report
-        from multipartite.experiments.runs import RunConfig
+        from multipartite.experiments.run.runs import RunConfig
         from multipartite.words import Places
 
         words = tuple(map(str, Places.split(poolings)))
@@ -84,7 +84,7 @@ def compare(
 
 def _connected(address: str) -> contextlib.closing[Any]:
     """Connect before torch is imported: that a cluster is silent shall be said soon."""
-    from multipartite.experiments.cluster import connect
+    from multipartite.experiments.grid.cluster import connect
 
     return contextlib.closing(connect(address))
 
@@ -93,10 +93,10 @@ def _train(jobs: list[Job], wanted: int | None, client: Any) -> list[str]:
     """Run all jobs under the live overview; give the failures in words."""
     import warnings
 
-    from multipartite.experiments.assembly import assemble, prepare
-    from multipartite.experiments.cluster import run_jobs_on
-    from multipartite.experiments.overview import live
-    from multipartite.experiments.scheduling import run_jobs, workers_for, workers_starting
+    from multipartite.experiments.grid.cluster import run_jobs_on
+    from multipartite.experiments.grid.overview import live
+    from multipartite.experiments.grid.scheduling import run_jobs, workers_for, workers_starting
+    from multipartite.experiments.run.assembly import assemble, prepare
 
     if client is not None:
         outcomes = run_jobs_on(client, jobs)

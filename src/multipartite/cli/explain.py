@@ -23,9 +23,9 @@ def explain(
 ) -> None:
     """Draw one test image with the score maps and picks of every pooling layer, and the class evidence."""
     from multipartite.errors import InputError
-    from multipartite.experiments.assembly import load_trained
-    from multipartite.experiments.looking import explain as look
-    from multipartite.experiments.slide import draw
+    from multipartite.experiments.report.looking import explain as look
+    from multipartite.experiments.report.slide import draw
+    from multipartite.experiments.run.assembly import load_trained
 
     found, data, net = load_trained(run, data_dir)
     config = found.config

@@ -14,7 +14,7 @@ import typer
 from multipartite.errors import InputError
 
 if TYPE_CHECKING:
-    from multipartite.experiments.runs import Summary
+    from multipartite.experiments.run.runs import Summary
 
 __all__ = ["register", "train"]
 
@@ -53,8 +53,8 @@ def train(
 ) -> None:
     """Train one network on one data set with one pooling, into a folder that tells all about it."""
     choices: dict[str, Any] = dict(locals())
-    from multipartite.experiments.progress import Several, TensorBoard, Terminal, Watcher
-    from multipartite.experiments.runs import Interrupted, RunConfig, read_run, train_run
+    from multipartite.experiments.run.progress import Several, TensorBoard, Terminal, Watcher
+    from multipartite.experiments.run.runs import Interrupted, RunConfig, read_run, train_run
 
     for name in ("out", "resume", "tensorboard"):
         del choices[name]

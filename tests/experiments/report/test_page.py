@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 from made_runs import ERRORS, made_grid
-from multipartite.experiments.jobs import Job, work
+from multipartite.experiments.grid.jobs import Job, work
 from multipartite.experiments.report import write_report
-from multipartite.experiments.runs import RunConfig
+from multipartite.experiments.run.runs import RunConfig
 
 FLAGS = [
     "--headless=new",

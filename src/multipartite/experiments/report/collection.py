@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multipartite.errors import InputError
-from multipartite.experiments.comparison import different_settings
-from multipartite.experiments.runs import Run, RunConfig, Summary, read_run
+from multipartite.experiments.grid.comparison import different_settings
+from multipartite.experiments.run.runs import Run, RunConfig, Summary, read_run
 from multipartite.words import Places
 
 __all__ = ["BASELINE", "Collection", "collect"]

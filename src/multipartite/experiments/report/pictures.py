@@ -15,12 +15,12 @@ import numpy as np
 from torch import Tensor, nn
 
 from multipartite.errors import InputError
-from multipartite.experiments import checkpoint
-from multipartite.experiments.assembly import assemble, prepare
 from multipartite.experiments.data import Dataset
-from multipartite.experiments.looking import look
 from multipartite.experiments.report.collection import Collection
-from multipartite.experiments.runs import Run
+from multipartite.experiments.report.looking import look
+from multipartite.experiments.run import checkpoint
+from multipartite.experiments.run.assembly import assemble, prepare
+from multipartite.experiments.run.runs import Run
 
 __all__ = ["Gallery", "Strip", "gallery"]
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from multipartite.experiments.files import write_atomically
 from multipartite.experiments.report.collection import Collection, collect
 from multipartite.experiments.report.curves import curves
 from multipartite.experiments.report.images import images
@@ -15,6 +14,7 @@ from multipartite.experiments.report.pictures import Gallery, gallery
 from multipartite.experiments.report.sheets import sheets
 from multipartite.experiments.report.table import Row, tabulate
 from multipartite.experiments.report.verdict import verdict
+from multipartite.experiments.run.files import write_atomically
 
 __all__ = ["Report", "write_report"]
 
@@ -44,8 +44,8 @@ def write_report(folder: Path | str, out: Path | str | None = None, *, pictures:
     Examples
     --------
     >>> import tempfile
-    >>> from multipartite.experiments.jobs import Job, work
-    >>> from multipartite.experiments.runs import RunConfig
+    >>> from multipartite.experiments.grid.jobs import Job, work
+    >>> from multipartite.experiments.run.runs import RunConfig
     >>> folder = Path(tempfile.mkdtemp())
     >>> outcome = work(Job(RunConfig("digits", epochs=1, limit=200, threads=1), folder / "max" / "seed-0"))
     >>> report = write_report(folder, pictures=False)

@@ -1,0 +1,1 @@
+"""Many runs: jobs, who works on them, the comparison and the search."""

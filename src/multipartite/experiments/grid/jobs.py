@@ -1,0 +1,144 @@
+"""One job: a run and its folder, worked on by one process at a time, wherever that process is."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from multipartite.errors import InputError
+from multipartite.experiments.run.files import leftovers
+from multipartite.experiments.run.progress import Watcher
+from multipartite.experiments.run.runs import Epoch, RunConfig, Summary, train_run
+
+__all__ = ["Job", "Outcome", "die_with", "work"]
+
+_ONE_RUN = threading.Lock()  # torch draws from one generator a process, so runs in threads take turns
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to train in `folder`; `pause` is the epoch after which it rests, `until` a time to stop at.
+
+    A job that rested is no failure: the same job without `pause` goes on from its checkpoint.
+
+    Examples
+    --------
+    >>> Job(RunConfig("digits", pooling="max", seed=2), Path("grid/runs/max/seed-2")).name
+    'max/seed-2'
+    """
+
+    config: RunConfig
+    folder: Path
+    pause: int | None = None
+    until: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The last two parts of the folder: pooling and seed."""
+        return "/".join(self.folder.parts[-2:])
+
+    @property
+    def lock(self) -> Path:
+        """The file that is locked while a process works on the run; it lies beside the run's folder."""
+        return self.folder.with_name(f".{self.folder.name}.lock")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: with a summary, with a reason why it failed, or with neither, when it was paused."""
+
+    job: Job
+    summary: Summary | None = None
+    failure: str | None = None
+
+
+class _Paused(Exception):
+    pass
+
+
+class _Pause(Watcher):
+    """Ends training after an epoch whose checkpoint is written, or when time is up."""
+
+    def __init__(self, epoch: int | None, until: float | None) -> None:
+        self.last, self.until = epoch, until
+
+    def step(self, epoch: int, meter: object) -> None:
+        """Look at the clock."""
+        if self.until is not None and time.time() > self.until:
+            raise _Paused
+
+    def epoch(self, record: Epoch) -> None:
+        """Count."""
+        if self.last is not None and record.epoch >= self.last:
+            raise _Paused
+
+
+def work(job: Job) -> Outcome:
+    """Train the run of a job, or go on with it; whatever goes wrong becomes the outcome's failure.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> config = RunConfig("digits", epochs=1, limit=200, threads=1)
+    >>> work(Job(config, Path(tempfile.mkdtemp()) / "max" / "seed-0")).summary.epochs
+    1
+    """
+    if job.until is not None and time.time() > job.until:
+        return Outcome(job)
+    try:
+        job.folder.parent.mkdir(parents=True, exist_ok=True)
+        with _ONE_RUN, _locked(job.lock):
+            for part in leftovers(job.folder):
+                part.unlink()
+            if job.pause is not None and _epochs(job.folder) >= job.pause:
+                return Outcome(job)
+            summary = train_run(job.config, job.folder, progress=_Pause(job.pause, job.until))
+            job.lock.unlink(missing_ok=True)  # whoever still waits for it will find the run finished
+    except _Paused:
+        return Outcome(job)
+    except (InputError, OSError) as error:
+        return Outcome(job, failure=str(error))
+    except Exception as error:  # whatever it is, it must not take the other runs with it
+        return Outcome(job, failure=f"{type(error).__name__}: {error}")
+    return Outcome(job, summary)
+
+
+def _epochs(folder: Path) -> int:
+    """How many epochs of a run are done."""
+    try:
+        return (folder / "metrics.jsonl").read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that the system takes back when the process dies, however it dies."""
+    with path.open("a") as file:
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # no such locks: start a comparison only once there
+            pass
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):  # who had it finished the run and removed it
+            os.utime(path)  # the overview reads from it that the run was taken up
+        yield
+
+
+def die_with(parent: int, every: float = 0.2) -> None:
+    """Let this process end when `parent` does: a killed comparison must not leave workers behind."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(every)
+        os._exit(1)
+
+    if any(thread.name == "die-with-parent" for thread in threading.enumerate()):
+        return
+    threading.Thread(target=watch, name="die-with-parent", daemon=True).start()

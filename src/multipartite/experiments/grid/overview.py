@@ -1,0 +1,127 @@
+"""One live overview of a grid of runs, read off their folders: it serves processes and clusters alike."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from multipartite.experiments.grid.jobs import Job
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["Overview", "Standing", "live", "standing"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run is: epochs done, the newest validation (else training) error, the test error at the end."""
+
+    epochs: int = 0
+    error: float | None = None
+    test: float | None = None
+    taken: float = 0.0  # when a process took it up, seconds since the epoch
+
+
+def standing(job: Job) -> Standing:
+    """Read how far a run is; a run that is not there yet has not begun.
+
+    Examples
+    --------
+    >>> from multipartite.experiments.run.runs import RunConfig
+    >>> standing(Job(RunConfig(), Path("nowhere/max/seed-0")))
+    Standing(epochs=0, error=None, test=None, taken=0.0)
+    """
+    summary, metrics = job.folder / "summary.json", job.folder / "metrics.jsonl"
+    try:
+        return Standing(job.config.epochs, test=json.loads(summary.read_bytes())["test"]["top1"])
+    except FileNotFoundError:
+        pass
+    taken = job.lock.stat().st_mtime if job.lock.exists() else 0.0
+    lines = metrics.read_bytes().splitlines() if metrics.exists() else []
+    if not lines:
+        return Standing(taken=taken)
+    last = json.loads(lines[-1])
+    return Standing(len(lines), (last["validation"] or last["train"])["top1"], taken=taken)
+
+
+class Overview:
+    """A table that draws itself anew from the folders of the jobs whenever it is shown."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs = jobs
+        self.began = time.time()
+        self.finished: dict[Path, Standing] = {}
+        self.before = sum(self._standing(job).epochs for job in jobs)
+        self.total = sum(job.config.epochs for job in jobs)
+
+    def _standing(self, job: Job) -> Standing:
+        if job.folder not in self.finished:
+            now = standing(job)
+            if now.test is None:
+                return now
+            self.finished[job.folder] = now
+        return self.finished[job.folder]
+
+    def __rich__(self) -> Table:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False)
+        for name in ("pooling", "", "done", "test error", "running"):
+            table.add_column(name, overflow="ellipsis", no_wrap=True, header_style="bold")
+        everything = 0
+        for pooling in dict.fromkeys(job.config.pooling for job in self.jobs):
+            jobs = [job for job in self.jobs if job.config.pooling == pooling]
+            states = [self._standing(job) for job in jobs]
+            tests = [s.test for s in states if s.test is not None]
+            epochs, total = sum(s.epochs for s in states), sum(job.config.epochs for job in jobs)
+            everything += epochs
+            running = [
+                f"seed {job.config.seed}: epoch {s.epochs}/{job.config.epochs}"
+                + (f", {s.error:.2f}%" if s.error is not None else "")
+                for job, s in zip(jobs, states, strict=True)
+                if s.test is None and s.taken >= self.began
+            ]
+            table.add_row(
+                pooling,
+                ProgressBar(total=total, completed=epochs, width=20),
+                f"{len(tests)}/{len(jobs)}",
+                f"{statistics.mean(tests):.2f}%" if tests else "",
+                "; ".join(running),
+            )
+        table.add_row("", "", f"{len(self.finished)}/{len(self.jobs)}", "", self._time(everything))
+        return table
+
+    def _time(self, epochs: int) -> str:
+        """Time since the start, and time left at the rate of the epochs so far."""
+        spent, done = time.time() - self.began, epochs - self.before
+        left = f"{_clock(spent * (self.total - epochs) / done)} left" if done else "time left unknown yet"
+        return f"{_clock(spent)} so far, {left}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+@contextmanager
+def live(jobs: Sequence[Job], console: Console | None = None) -> Iterator[None]:
+    """Show the overview while the block runs, on the terminal of standard error; silent where there is none."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = console or Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with Live(Overview(jobs), console=console, refresh_per_second=2, transient=True):
+        yield

@@ -1,0 +1,1 @@
+"""One run: what it is, its network, its training, its folder."""

@@ -1,0 +1,107 @@
+"""Checkpoints without pickle: tensors and a JSON record in one safetensors file, with a digest over both.
+
+One file, so that tensors and record cannot come from different moments; the one before is kept, so that a
+damaged file costs an epoch and not the run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors import torch as safetensors
+from torch import Tensor
+
+from multipartite.errors import InputError
+from multipartite.experiments.run.config import FORMAT
+from multipartite.experiments.run.files import write_atomically
+
+__all__ = ["CURRENT", "PREVIOUS", "digest", "load", "save"]
+
+CURRENT = "checkpoint.safetensors"
+PREVIOUS = "checkpoint-previous.safetensors"
+
+
+class _Damaged(Exception):
+    """A checkpoint file that cannot be trusted, with the reason."""
+
+
+def digest(tensors: dict[str, Tensor], record: str = "") -> str:
+    """Hash of names, types, shapes and bits: equal digests, equal bits.
+
+    Examples
+    --------
+    >>> digest({"a": torch.zeros(2)}) == digest({"a": torch.zeros(2)})
+    True
+    >>> digest({"a": torch.zeros(2)}) == digest({"a": torch.zeros(1, 2)})
+    False
+    """
+    state = hashlib.blake2b(record.encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        tensor = tensor.detach().cpu().contiguous()
+        state.update(f"|{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        state.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return state.hexdigest()
+
+
+def save(folder: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
+    """Write a checkpoint into `folder` and keep the one before; a crash leaves one that loads.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> save(folder, {"weight": torch.ones(2)}, {"epoch": 1})
+    >>> load(folder)
+    ({'weight': tensor([1., 1.])}, {'epoch': 1})
+    """
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(record, allow_nan=False)
+    head = {"format": str(FORMAT), "record": text, "digest": digest(tensors, text)}
+    write_atomically(folder / CURRENT, safetensors.save(tensors, head), keep=folder / PREVIOUS)
+
+
+def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Read the newest checkpoint in `folder` that is whole, None where there is none at all.
+
+    A damaged one is passed over with a warning in favour of the one before it.
+    """
+    reasons = []
+    for name in (CURRENT, PREVIOUS):
+        path = folder / name
+        if not path.exists():
+            continue
+        try:
+            found = _read(path)
+        except _Damaged as reason:
+            reasons.append(f"{path} is damaged ({reason})")
+            continue
+        if reasons:
+            warnings.warn(f"{reasons[0]}; going on from the one before it, {name}", stacklevel=2)
+        return found
+    if reasons:
+        raise InputError(f"{' and '.join(reasons)}: no checkpoint is left, train the run again in a new folder")
+    return None
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    content = path.read_bytes()
+    try:
+        tensors = safetensors.load(content)
+        size = int.from_bytes(content[:8], "little")  # safetensors: length of the header, then the header in JSON
+        head = json.loads(content[8 : 8 + size]).get("__metadata__", {})
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise _Damaged(error) from None
+    if head.get("format") != str(FORMAT):
+        raise InputError(
+            f"{path} is a checkpoint of format {head.get('format')}, this version reads format {FORMAT}: "
+            "train the run again in a new folder, or go on with the version that wrote it"
+        )
+    if digest(tensors, head.get("record", "")) != head.get("digest"):
+        raise _Damaged("its contents do not match their digest")
+    return tensors, json.loads(head["record"])

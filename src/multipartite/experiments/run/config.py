@@ -1,0 +1,136 @@
+"""What a run is: every choice that makes it, in one frozen record with a stable key."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from multipartite import pooling
+from multipartite.errors import InputError, unknown
+from multipartite.experiments.run import networks
+from multipartite.experiments.run.schedules import SCHEDULES
+from multipartite.words import Places
+
+__all__ = ["FORMAT", "PRECISIONS", "RunConfig"]
+
+FORMAT = 1  # of the run folder and its files
+PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true")
+_MACHINE = frozenset(["accelerator", "devices", "num_nodes", "threads", "data_dir", "download"])  # where, not what
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One network, one data set, one pooling, one seed.
+
+    Parameters
+    ----------
+    dataset : str
+        Name of a data set or a folder of images, one sub-folder a class.
+    network : str
+        ``lenet``, ``zeiler``, ``small`` or ``auto``, with ``:width=maps`` where wanted.
+    pooling : str
+        A pooling of the registry, ``name[:option=value,...]``, in every pooling place.
+    epochs, batch_size : int
+        A last batch that would not be full is left out; the order is new in every epoch.
+    seed : int
+        Of the initial weights, the batch order, the validation split and whatever a pooling draws.
+    limit : int, optional
+        Train on this many images, drawn with the seed, every class in proportion.
+    validation : float
+        Share of the training images kept for validation; 0 for none.
+    lr, momentum, weight_decay, schedule : optional
+        Of SGD; None is the recipe of the network.
+    precision : str
+        As in Lightning Fabric.
+    channels_last : bool
+        Memory layout of activations.
+    accelerator, devices, num_nodes, threads, data_dir, download
+        Where it runs and where its data are; no part of the run's identity.
+
+    Examples
+    --------
+    >>> config = RunConfig("digits", pooling="average", seed=3)
+    >>> RunConfig.from_json(config.to_json()) == config
+    True
+    >>> config.key == dataclasses.replace(config, threads=1).key
+    True
+    """
+
+    dataset: str = "digits"
+    network: str = "auto"
+    pooling: str = "max"
+    epochs: int = 20
+    seed: int = 0
+    limit: int | None = None
+    batch_size: int = 100
+    validation: float = 0.1
+    lr: float | None = None
+    momentum: float | None = None
+    weight_decay: float | None = None
+    schedule: str | None = None
+    precision: str = "32-true"
+    channels_last: bool = True
+    accelerator: str = "auto"
+    devices: int = 1
+    num_nodes: int = 1
+    threads: int | None = None
+    data_dir: str | None = None
+    download: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "devices", "num_nodes", "limit", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed must be a whole number from 0 to 2**63 - 1, got {self.seed}")
+        if not 0 <= self.validation < 1:
+            raise InputError(f"validation must be a share from 0 to below 1, got {self.validation}")
+        if self.lr is not None and not 0 < self.lr < float("inf"):
+            raise InputError(f"lr must be above 0, got {self.lr}")
+        if self.momentum is not None and not 0 <= self.momentum < 1:
+            raise InputError(f"momentum must lie in [0, 1), got {self.momentum}")
+        if self.weight_decay is not None and not 0 <= self.weight_decay < float("inf"):
+            raise InputError(f"weight_decay must be at least 0, got {self.weight_decay}")
+        if self.schedule is not None and self.schedule not in SCHEDULES:
+            raise unknown("schedule", self.schedule, SCHEDULES)
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
+        if self.batch_size % (self.devices * self.num_nodes):
+            raise InputError(
+                f"batch_size={self.batch_size} must divide evenly among "
+                f"{self.devices * self.num_nodes} devices: choose a multiple"
+            )
+        networks.parse(self.network)
+        for word in Places.parse(self.pooling).words:
+            pooling.create(word, 2, num_classes=2)
+
+    @property
+    def key(self) -> str:
+        """Sixteen hexadecimal digits that name the run: equal for equal choices, wherever it runs."""
+        identity = {k: v for k, v in dataclasses.asdict(self).items() if k not in _MACHINE}
+        words = [[word.name, [(k, repr(v)) for k, v in word.options]] for word in Places.parse(self.pooling).words]
+        identity |= {"pooling": words[0] if len(words) == 1 else words, "format": FORMAT}
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, ready for :mod:`json`."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> RunConfig:
+        """Read what `to_json` gave; an unknown name is an error."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            if name not in known:
+                raise unknown("entry of a run's configuration:", name, known)
+        return cls(**values)
+
+    def recipe(self, channels: int, size: tuple[int, int]) -> networks.Recipe:
+        """Settle what SGD is given: the network's recipe, but for what is set here."""
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(networks.Recipe)}
+        default = networks.recipe(self.network, channels, size)
+        return dataclasses.replace(default, **{k: v for k, v in given.items() if v is not None})

@@ -1,0 +1,55 @@
+import io
+
+from rich.console import Console
+
+from made_runs import made_run
+from multipartite.experiments.grid.comparison import Grid
+from multipartite.experiments.grid.jobs import Job
+from multipartite.experiments.grid.overview import Overview, live, standing
+from multipartite.experiments.run.runs import RunConfig
+
+GRID = Grid(RunConfig("digits", epochs=3, threads=1), ("max", "average"), 2)
+
+
+def shown(thing):
+    console = Console(file=io.StringIO(), width=140, force_terminal=False)
+    console.print(thing)
+    return console.file.getvalue()
+
+
+def test_the_overview_tells_what_is_done_what_runs_and_how_long(tmp_path):
+    jobs = GRID.jobs(tmp_path)
+    overview = Overview(jobs)
+    assert "0/4" in shown(overview)
+    assert "time left unknown yet" in shown(overview)
+    made_run(tmp_path, "max", 0, 5.0)
+    made_run(tmp_path, "max", 1, 7.0)
+    folder = made_run(tmp_path, "average", 0, 6.0, finished=False)
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_text("".join(lines[:2]))
+    Job(jobs[0].config, folder).lock.touch()
+    text = shown(overview)
+    row = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+    assert "2/2" in row["max"]
+    assert "6.00%" in row["max"]
+    assert "seed 0: epoch 2/3, 16.00%" in row["average"]
+    assert "2/4" in text
+    assert "left" in text.splitlines()[-1]
+
+
+def test_a_run_that_rests_since_an_earlier_start_is_not_called_running(tmp_path):
+    made_run(tmp_path, "max", 0, 5.0, finished=False)
+    job = GRID.jobs(tmp_path)[0]
+    assert standing(job).epochs == 3
+    assert "seed 0" not in shown(Overview([job]))
+
+
+def test_where_there_is_no_terminal_nothing_is_written(tmp_path):
+    console = Console(file=io.StringIO(), force_terminal=False)
+    with live(GRID.jobs(tmp_path), console):
+        pass
+    assert console.file.getvalue() == ""
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with live(GRID.jobs(tmp_path), console):
+        pass
+    assert "average" in console.file.getvalue()

@@ -1,0 +1,100 @@
+"""The folder of a run: what is in it, what is skipped, and what is refused."""
+
+import dataclasses
+import json
+
+import pytest
+
+from multipartite.errors import InputError
+from multipartite.experiments.run.runs import RunConfig, read_run, train_run
+
+SMALL = RunConfig("digits", epochs=2, limit=330, batch_size=33, threads=1)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "finished"
+    train_run(SMALL, path)
+    return path
+
+
+def test_the_folder_tells_all(finished):
+    names = sorted(path.name for path in finished.iterdir())
+    assert names == [
+        "checkpoint-previous.safetensors",
+        "checkpoint.safetensors",
+        "config.json",
+        "metrics.jsonl",
+        "summary.json",
+    ]
+    run = read_run(finished)
+    assert run.config == SMALL
+    assert run.finished
+    assert run.versions["torch"]
+    assert run.versions["multipartite"]
+    assert run.revision is None or len(run.revision.rstrip("+")) == 40
+    assert json.loads((finished / "config.json").read_text())["key"] == SMALL.key == run.summary.key
+
+
+def test_a_finished_run_is_returned_as_it_is(finished):
+    before = {path.name: path.stat().st_mtime_ns for path in finished.iterdir()}
+    assert train_run(SMALL, finished) == read_run(finished).summary
+    assert {path.name: path.stat().st_mtime_ns for path in finished.iterdir()} == before
+
+
+def test_the_same_run_on_another_machine_is_the_same_run(finished):
+    assert train_run(dataclasses.replace(SMALL, threads=2), finished) == read_run(finished).summary
+
+
+def test_another_run_is_refused_and_the_difference_named(finished):
+    with pytest.raises(InputError, match=r"holds another run .pooling='max' not 'average', seed=0 not 4."):
+        train_run(dataclasses.replace(SMALL, pooling="average", seed=4), finished)
+
+
+def test_without_resume_a_folder_with_a_run_is_refused(finished):
+    with pytest.raises(InputError, match=r"already holds this run, finished: add --resume"):
+        train_run(SMALL, finished, resume=False)
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match=r"is there and is no run: choose a new folder"):
+        train_run(SMALL, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_run_killed_at_its_very_first_write_can_be_started_again(tmp_path):
+    (tmp_path / ".config.json.part").write_text('{"format"')
+    train_run(dataclasses.replace(SMALL, epochs=1), tmp_path)
+    assert read_run(tmp_path).finished
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot make the folder .*file/run"):
+        train_run(SMALL, tmp_path / "file" / "run")
+
+
+def test_no_run_is_said(tmp_path):
+    with pytest.raises(InputError, match=r"holds no run: there is no config.json"):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize("head", [{"format": 0}, {}, []])
+def test_an_older_format_is_said(tmp_path, head):
+    (tmp_path / "config.json").write_text(json.dumps(head))
+    with pytest.raises(
+        InputError, match=r"holds a run of format (0|None), this version reads format 1: train it again"
+    ):
+        read_run(tmp_path)
+
+
+def test_damaged_text_is_said(tmp_path, finished):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(InputError, match=r"config.json is damaged"):
+        read_run(tmp_path)
+    (tmp_path / "config.json").write_bytes((finished / "config.json").read_bytes())
+    (tmp_path / "metrics.jsonl").write_text('{"epoch": 1}\n')
+    with pytest.raises(InputError, match=r"is damaged .*train it again"):
+        read_run(tmp_path)
