@@ -47,10 +47,10 @@ class Trained:
         """Go through the data once, and note the time on the processor."""
         data, start = self.data, time.process_time()
         self.net.train()
-        for rows in torch.randperm(len(data.train_labels), generator=self.order).split(BATCH):
-            labels = data.train_labels[rows]
+        for rows in torch.randperm(len(data.train), generator=self.order).split(BATCH):
+            labels = data.train.labels[rows]
             with mp.supervise(labels):
-                objective = F.cross_entropy(self.net(data.normalise(data.train_images[rows])), labels)
+                objective = F.cross_entropy(self.net(data.normalise(data.train.images[rows])), labels)
             self.sgd.zero_grad()
             objective.backward()
             self.sgd.step()
@@ -60,8 +60,8 @@ class Trained:
     def error(self) -> float:
         """Share of the images held out that are taken for another class, in percent."""
         data = self.data
-        out = self.net.eval()(data.normalise(data.validation_images))
-        return 100 * (out.argmax(1) != data.validation_labels).double().mean().item()
+        out = self.net.eval()(data.normalise(data.validation.images))
+        return 100 * (out.argmax(1) != data.validation.labels).double().mean().item()
 
 
 def main() -> None:
@@ -80,7 +80,7 @@ def main() -> None:
             torch.manual_seed(seed)
             for word in settings:
                 runs[word][seed].epoch()
-    print(f"LeNet, {len(data.train_labels)} images, {asked.epochs} epochs, {asked.seeds} seeds, 1 thread")
+    print(f"LeNet, {len(data.train)} images, {asked.epochs} epochs, {asked.seeds} seeds, 1 thread")
     for word, trained in runs.items():
         errors = [one.error() for one in trained]
         ratios = [

@@ -39,8 +39,8 @@ class BareLoop:
         """Go through the data once."""
         data = self.data
         self.net.train()
-        for rows in torch.randperm(len(data.train_labels)).split(self.batch):
-            images, labels = data.normalise(data.train_images[rows]), data.train_labels[rows]
+        for rows in torch.randperm(len(data.train)).split(self.batch):
+            images, labels = data.normalise(data.train.images[rows]), data.train.labels[rows]
             objective = F.cross_entropy(self.net(images), labels)
             self.sgd.zero_grad()
             objective.backward()

@@ -26,10 +26,10 @@ def features(data: Dataset) -> tuple[nn.Module, mp.MultipartitePool2d]:
     front = nn.Sequential(nn.Conv2d(data.shape[0], 16, 5), nn.ReLU())
     head = nn.LazyLinear(data.num_classes)
     sgd = None
-    for rows in torch.randperm(len(data.train_labels)).split(50):
-        labels = data.train_labels[rows]
+    for rows in torch.randperm(len(data.train)).split(50):
+        labels = data.train.labels[rows]
         with mp.supervise(labels):
-            pooled, _ = pool(front(data.normalise(data.train_images[rows])))
+            pooled, _ = pool(front(data.normalise(data.train.images[rows])))
         objective = F.cross_entropy(head(pooled.flatten(1)), labels)
         if sgd is None:  # now that the head knows its input
             sgd = torch.optim.SGD([*front.parameters(), *head.parameters()], 0.05, 0.9)
@@ -49,7 +49,7 @@ def main() -> None:
     data = load(asked.data, download=False).limit(5000)
     with torch.enable_grad():
         front, pool = features(data)
-    x = front(data.normalise(data.test_images[asked.digit : asked.digit + 1]))  # [1, 16, h, w]
+    x = front(data.normalise(data.test.images[asked.digit : asked.digit + 1]))  # [1, 16, h, w]
     shown = x[0].flatten(1).var(1).argsort(descending=True)[:CHANNELS]
     torch.manual_seed(0)
     drawn = mp.StochasticPool2d(KERNEL)(x)
@@ -64,7 +64,7 @@ def main() -> None:
     for at in axes.flat:
         at.set(xticks=[], yticks=[])
         at.spines[:].set_color("#bbbbbb")
-    axes[0, 0].imshow(data.test_images[asked.digit, 0], cmap="gray_r")
+    axes[0, 0].imshow(data.test.images[asked.digit, 0], cmap="gray_r")
     axes[0, 0].set_title("a digit")
     axes[1, 0].imshow(pool.score(x)[0, 0], cmap="viridis")
     axes[1, 0].set_title("score of its pixels")

@@ -40,7 +40,7 @@ def test_a_missing_data_set_is_downloaded_on_loading(tmp_path, monkeypatch):
     blobs = official("mnist")
     with Server(by_name(blobs)) as server:
         register("mnist", blobs, monkeypatch, mirrors=(server.url,))
-        assert len(load("mnist", tmp_path).train_labels) == 40
+        assert len(load("mnist", tmp_path).train) == 40
         assert len(server.asked) == 4
         load("mnist", tmp_path)
         assert len(server.asked) == 4, "what is there is not asked for again"
@@ -244,7 +244,7 @@ def test_an_archive_is_unpacked_and_removed(tmp_path, monkeypatch):
     with Server(pages, cuts=1) as server:
         get(replace(source, mirrors=(server.url,)), tmp_path)
     assert leftovers(tmp_path) == {path.rpartition("/")[2] for path in source.files}
-    assert len(load("cifar10", tmp_path).train_labels) == 40
+    assert len(load("cifar10", tmp_path).train) == 40
 
 
 def test_an_archive_in_place_is_used_without_a_download(tmp_path, monkeypatch):

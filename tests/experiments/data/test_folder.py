@@ -21,12 +21,12 @@ def test_sub_folders_are_classes(tmp_path):
     data = load(fill(tmp_path / "pets", ["dog", "cat", "ant"]))
     assert data.name == "pets"
     assert data.class_names == ("ant", "cat", "dog")
-    assert data.train_images.shape == (24, 3, 8, 8)
-    assert data.train_images.dtype == torch.uint8
-    assert data.test_labels.bincount().tolist() == [2, 2, 2]
+    assert data.train.images.shape == (24, 3, 8, 8)
+    assert data.train.images.dtype == torch.uint8
+    assert data.test.labels.bincount().tolist() == [2, 2, 2]
     value = torch.tensor([100, 50, 0])  # of ant, cat, dog
     for part in ("train", "test"):
-        images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+        images, labels = getattr(data, part).images, getattr(data, part).labels
         assert images[:, 0, 0, 0].equal(value[labels].to(torch.uint8))
 
 
@@ -42,7 +42,7 @@ def test_the_seed_settles_the_test_part(tmp_path):
         (tmp_path / name).mkdir()
         for i in range(30):
             Image.new("L", (4, 4), 8 * i).save(tmp_path / name / f"{i}.png")
-    first, again, other = (load(tmp_path, seed=seed).test_images for seed in (0, 0, 1))
+    first, again, other = (load(tmp_path, seed=seed).test.images for seed in (0, 0, 1))
     assert first.equal(again)
     assert not first.equal(other)
 
@@ -73,7 +73,7 @@ def test_scaling_keeps_the_proportions(tmp_path):
             Image.fromarray(wide).save(tmp_path / name / f"{i}.png")
     data = load(tmp_path)
     assert data.shape == (1, 32, 32)
-    assert float(data.train_images.float().mean()) > 250
+    assert float(data.train.images.float().mean()) > 250
 
 
 @pytest.mark.parametrize(("mode", "value"), [("1", 1), ("P", 3), ("RGBA", (9, 9, 9, 255)), ("I;16", 40000)])
@@ -84,7 +84,7 @@ def test_other_modes_are_read(mode, value, tmp_path):
             Image.new(mode, (8, 8), value).save(tmp_path / name / f"{i}.png")
     data = load(tmp_path)
     if mode == "I;16":
-        assert data.train_images.unique().tolist() == [40000 >> 8]
+        assert data.train.images.unique().tolist() == [40000 >> 8]
     assert data.shape[0] == (1 if mode in ("1", "I;16") else 3)
 
 
@@ -103,8 +103,8 @@ def test_train_and_test_folders_are_kept_apart(tmp_path):
     fill(tmp_path / "test", ["a", "b"], n=1)
     data = load(tmp_path)
     assert data.class_names == ("a", "b")
-    assert data.train_labels.tolist() == [0] * 5 + [1] * 5
-    assert data.test_labels.tolist() == [0, 1]
+    assert data.train.labels.tolist() == [0] * 5 + [1] * 5
+    assert data.test.labels.tolist() == [0, 1]
     fill(tmp_path / "test", ["c"], n=1)
     with pytest.raises(InputError, match="must hold the same classes, c is in one only"):
         load(tmp_path)
@@ -118,7 +118,7 @@ def test_what_is_no_image_is_left_alone(tmp_path):
     (tmp_path / "a" / "._0.png").write_text("x")
     data = load(tmp_path)
     assert data.class_names == ("a", "b")
-    assert len(data.train_labels) + len(data.test_labels) == 20
+    assert len(data.train) + len(data.test) == 20
 
 
 @pytest.mark.parametrize("damage", ["text", "truncated"])

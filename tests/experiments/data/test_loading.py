@@ -22,11 +22,11 @@ def test_every_official_format_loads(name, tmp_path, monkeypatch):
     data = load(name, tmp_path)
     for part in ("train", "test"):
         images, labels = images_and_labels(name, part)
-        np.testing.assert_array_equal(getattr(data, f"{part}_images").numpy(), images)
-        np.testing.assert_array_equal(getattr(data, f"{part}_labels").numpy(), labels)
+        np.testing.assert_array_equal(getattr(data, part).images.numpy(), images)
+        np.testing.assert_array_equal(getattr(data, part).labels.numpy(), labels)
     assert data.name == name
-    assert data.train_images.dtype == torch.uint8
-    assert data.train_labels.dtype == torch.int64
+    assert data.train.images.dtype == torch.uint8
+    assert data.train.labels.dtype == torch.int64
     assert data.num_classes == len(data.class_names) == (100 if name == "cifar100" else 10)
 
 
@@ -55,12 +55,12 @@ def test_a_damaged_file_is_an_error_with_both_hashes_and_the_cure(name, path, da
 
 def test_digits_are_built_in_and_the_same_for_every_seed():
     data, other = load("digits"), load("digits", seed=5)
-    assert data.train_images.equal(other.train_images)
-    assert data.train_images.shape == (1437, 1, 8, 8)
-    assert data.test_images.shape == (360, 1, 8, 8)
-    assert int(data.train_images.min()) == 0
-    assert int(data.train_images.max()) == 255
-    shares = data.test_labels.bincount() / (data.train_labels.bincount() + data.test_labels.bincount())
+    assert data.train.images.equal(other.train.images)
+    assert data.train.images.shape == (1437, 1, 8, 8)
+    assert data.test.images.shape == (360, 1, 8, 8)
+    assert int(data.train.images.min()) == 0
+    assert int(data.train.images.max()) == 255
+    shares = data.test.labels.bincount() / (data.train.labels.bincount() + data.test.labels.bincount())
     assert torch.all((shares - 0.2).abs() < 0.01)
 
 
@@ -68,7 +68,7 @@ def test_digits_split_divides_the_images_of_scikit_learn():
     from sklearn.datasets import load_digits
 
     data = load("digits")
-    both = torch.cat([data.train_images, data.test_images]).view(-1, 64).double() / 255 * 16
+    both = torch.cat([data.train.images, data.test.images]).view(-1, 64).double() / 255 * 16
     everything = torch.from_numpy(load_digits().data)
     assert torch.equal(both.round().unique(dim=0), everything.unique(dim=0))
 
@@ -77,17 +77,17 @@ def test_cluttered_mnist_is_made_from_the_files_of_mnist(tmp_path, monkeypatch):
     files = lay_out("mnist", tmp_path, monkeypatch).files
     monkeypatch.setitem(SOURCES, "cluttered-mnist", replace(SOURCES["cluttered-mnist"], files=files))
     data, again, other = (load("cluttered-mnist", tmp_path, seed=seed) for seed in (0, 0, 1))
-    assert data.train_images.shape == (40, 1, 40, 40)
-    assert data.train_images.equal(again.train_images)
-    assert not data.train_images.equal(other.train_images)
-    assert data.train_labels.tolist() == [i % 10 for i in range(40)]
+    assert data.train.images.shape == (40, 1, 40, 40)
+    assert data.train.images.equal(again.train.images)
+    assert not data.train.images.equal(other.train.images)
+    assert data.train.labels.tolist() == [i % 10 for i in range(40)]
 
 
 def test_the_environment_says_where_and_the_argument_wins(tmp_path, monkeypatch):
     here, there = tmp_path / "here", tmp_path / "there"
     lay_out("mnist", here, monkeypatch)
     monkeypatch.setenv("MULTIPARTITE_DATA", str(here))
-    assert len(load("mnist").train_labels) == 40
+    assert len(load("mnist").train) == 40
     with pytest.raises(InputError, match=re.escape(str(there))):
         load("mnist", there, download=False)
 
@@ -96,7 +96,7 @@ def test_without_both_the_cache_of_the_user_is_searched(tmp_path, monkeypatch):
     monkeypatch.delenv("MULTIPARTITE_DATA", raising=False)
     monkeypatch.setattr("pooch.os_cache", lambda project: tmp_path / project)
     lay_out("mnist", tmp_path / "multipartite", monkeypatch)
-    assert len(load("mnist").train_labels) == 40
+    assert len(load("mnist").train) == 40
 
 
 def test_a_folder_without_the_files_is_one_clear_sentence(tmp_path):

@@ -31,9 +31,9 @@ KNOWN = {
 @pytest.mark.parametrize("name", KNOWN)
 def test_real_images_have_the_known_sizes_and_moments(name):
     data, source = real(name), find(name)
-    assert (len(data.train_labels), len(data.test_labels)) == source.sizes
+    assert (len(data.train), len(data.test)) == source.sizes
     assert data.shape == source.shape
-    assert data.train_labels.unique().tolist() == list(range(data.num_classes))
+    assert data.train.labels.unique().tolist() == list(range(data.num_classes))
     torch.testing.assert_close(data.mean / 255, torch.tensor(KNOWN[name][0]), atol=5e-4, rtol=0)
     torch.testing.assert_close(data.std / 255, torch.tensor(KNOWN[name][1]), atol=5e-4, rtol=0)
 
@@ -49,14 +49,14 @@ def test_real_images_have_the_known_sizes_and_moments(name):
 )
 def test_real_labels_have_their_names(name, first):
     data = real(name)
-    assert [data.class_names[label] for label in data.train_labels[:4]] == first
+    assert [data.class_names[label] for label in data.train.labels[:4]] == first
 
 
 def test_cluttered_mnist_keeps_the_labels_and_adds_ink():
     plain, cluttered = real("mnist"), real("cluttered-mnist")
     assert cluttered.shape == (1, 40, 40)
-    assert cluttered.train_labels.equal(plain.train_labels)
-    assert cluttered.test_labels.equal(plain.test_labels)
-    ink = [(data.train_images[:1000] > 127).sum((1, 2, 3)).double() for data in (plain, cluttered)]
+    assert cluttered.train.labels.equal(plain.train.labels)
+    assert cluttered.test.labels.equal(plain.test.labels)
+    ink = [(data.train.images[:1000] > 127).sum((1, 2, 3)).double() for data in (plain, cluttered)]
     assert torch.all(ink[1] >= ink[0])
     assert ink[1].mean() > 1.5 * ink[0].mean()

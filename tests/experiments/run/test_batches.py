@@ -2,27 +2,22 @@
 
 import torch
 
-from multipartite.experiments.data import load
+from multipartite.experiments.data import Normaliser, Split, load
 from multipartite.experiments.run.batches import Images, batch_order, seed_step
 
 
 def test_batches_are_normalised_as_the_data_set_does_it():
     data = load("digits")
     for layout in (torch.contiguous_format, torch.channels_last):
-        part = Images(data.test_images, data.test_labels, data.mean, data.std, memory_format=layout)
+        part = Images(data.test, data.normalise, memory_format=layout)
         images, labels = part.batch(torch.tensor([5, 3]))
-        torch.testing.assert_close(images, data.normalise(data.test_images[[5, 3]]))
-        assert labels.tolist() == data.test_labels[[5, 3]].tolist()
+        assert images.equal(data.normalise(data.test.images[[5, 3]]))
+        assert labels.tolist() == data.test.labels[[5, 3]].tolist()
 
 
 def test_colour_batches_keep_the_layout():
-    part = Images(
-        torch.zeros(4, 3, 5, 5, dtype=torch.uint8),
-        torch.zeros(4),
-        torch.ones(3),
-        torch.ones(3),
-        memory_format=torch.channels_last,
-    )
+    split = Split(torch.zeros(4, 3, 5, 5, dtype=torch.uint8), torch.zeros(4))
+    part = Images(split, Normaliser(torch.ones(3, 1, 1), torch.ones(3, 1, 1)), memory_format=torch.channels_last)
     images, _ = part.batch(torch.tensor([0, 2]))
     assert images.is_contiguous(memory_format=torch.channels_last)
     assert part.images.dtype == torch.uint8

@@ -110,7 +110,7 @@ def test_training_learns_and_the_summary_tells_what_was_measured(tmp_path):
     assert summary.test.top5 <= summary.test.top1
     assert run.metrics[0].train.objective > 3 * run.metrics[-1].train.objective
     with torch.no_grad():
-        wrong = net(data.normalise(data.test_images)).argmax(1) != data.test_labels
+        wrong = net(data.normalise(data.test.images)).argmax(1) != data.test.labels
     assert summary.test.top1 == pytest.approx(100 * wrong.float().mean().item())
     assert summary.validation == run.metrics[-1].validation
     assert summary.parameters == sum(p.numel() for p in net.parameters())

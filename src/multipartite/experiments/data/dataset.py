@@ -1,4 +1,4 @@
-"""A data set in memory: uint8 images, their labels, and what normalising them needs."""
+"""A data set in memory: three splits of uint8 images with their labels, and how batches of them are normalised."""
 
 from __future__ import annotations
 
@@ -11,31 +11,85 @@ from torch import Tensor
 from multipartite.errors import InputError
 from multipartite.experiments.data.splitting import stratified
 
-__all__ = ["Dataset"]
+__all__ = ["Dataset", "Normaliser", "Split"]
 
 
-def _no_images() -> Tensor:
-    return torch.empty(0, 1, 1, 1, dtype=torch.uint8)
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Images with their labels.
+
+    Parameters
+    ----------
+    images : Tensor of shape (N, C, H, W), uint8
+        As they are in the files.
+    labels : Tensor of shape (N,), int64
+        Classes from zero.
+
+    Examples
+    --------
+    >>> split = Split(torch.zeros(3, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 2]))
+    >>> len(split), split.take(torch.tensor([2, 0])).labels.tolist()
+    (3, [2, 0])
+    """
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: Tensor) -> Split:
+        """Give the images and labels at `rows`, in that order."""
+        return Split(self.images[rows], self.labels[rows])
 
 
-def _no_labels() -> Tensor:
-    return torch.empty(0, dtype=torch.int64)
+@dataclass(frozen=True, eq=False)
+class Normaliser:
+    """Turn uint8 images into float32 of zero mean and unit deviation a channel; the one home of that.
+
+    Parameters
+    ----------
+    mean, scale : Tensor of shape (C, 1, 1)
+        What is subtracted, in 0 to 255, and what the difference is multiplied with.
+
+    Examples
+    --------
+    >>> normalise = Normaliser(torch.full((1, 1, 1), 5.0), torch.full((1, 1, 1), 0.5))
+    >>> normalise(torch.full((1, 1, 1, 2), 7, dtype=torch.uint8)).flatten().tolist()
+    [1.0, 1.0]
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __call__(self, images: Tensor, memory_format: torch.memory_format = torch.preserve_format) -> Tensor:
+        """Give the images (n, C, H, W), normalised, where they are."""
+        mean, scale = (v.to(images.device) for v in (self.mean, self.scale))
+        return images.to(torch.float32, copy=True, memory_format=memory_format).sub_(mean).mul_(scale)
+
+    def to(self, device: torch.device | str) -> Normaliser:
+        """Keep mean and scale on a device."""
+        return Normaliser(self.mean.to(device), self.scale.to(device))
+
+
+def _nothing() -> Split:
+    return Split(torch.empty(0, 1, 1, 1, dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images of a training and a test set, as they are in the files; batches are normalised later.
+    """Images to train, validate and test with, as they are in the files; batches are normalised later.
 
     Parameters
     ----------
     name : str
         What it was loaded as.
-    train_images, test_images, validation_images : Tensor of shape (N, C, H, W), uint8
-        The validation part is empty until :meth:`with_validation` splits it off the training set.
-    train_labels, test_labels, validation_labels : Tensor of shape (N,), int64
-        Classes from zero.
+    train, test : Split
+        Images and labels.
     class_names : tuple of str
         One name a class, in the order of the labels.
+    validation : Split
+        Empty until :meth:`with_validation` splits it off the training set.
 
     Examples
     --------
@@ -43,18 +97,15 @@ class Dataset:
     >>> digits = load("digits").with_validation(0.1)
     >>> digits
     Dataset digits: 10 classes, images 1x8x8, 1293 train, 144 validation, 360 test
-    >>> digits.normalise(digits.train_images[:100]).shape
+    >>> digits.normalise(digits.train.images[:100]).shape
     torch.Size([100, 1, 8, 8])
     """
 
     name: str
-    train_images: Tensor
-    train_labels: Tensor
-    test_images: Tensor
-    test_labels: Tensor
+    train: Split
+    test: Split
     class_names: tuple[str, ...]
-    validation_images: Tensor = field(default_factory=_no_images)
-    validation_labels: Tensor = field(default_factory=_no_labels)
+    validation: Split = field(default_factory=_nothing)
 
     @property
     def num_classes(self) -> int:
@@ -64,16 +115,16 @@ class Dataset:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of an image."""
-        channels, height, width = self.train_images.shape[1:]
+        channels, height, width = self.train.images.shape[1:]
         return channels, height, width
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
         total = torch.zeros(2, self.shape[0], dtype=torch.float64)
-        for batch in torch.split(self.train_images, 1024):
+        for batch in torch.split(self.train.images, 1024):
             x = batch.float()
             total += torch.stack([v.sum((0, 2, 3), dtype=torch.float64) for v in (x, x.square())])
-        total /= len(self.train_images) * self.shape[1] * self.shape[2]
+        total /= len(self.train) * self.shape[1] * self.shape[2]
         mean, square = total
         std = (square - mean.square()).clamp(min=0).sqrt()
         std[std == 0] = 1.0  # a constant channel becomes zero, not NaN
@@ -89,10 +140,10 @@ class Dataset:
         """Standard deviation of every channel over the training images, shape (C,), float32, in 0 to 255."""
         return self._moments[1]
 
-    def normalise(self, images: Tensor) -> Tensor:
-        """Turn a batch of uint8 images into float32 of zero mean and unit deviation a channel."""
-        mean, std = (v.to(images.device).view(-1, 1, 1) for v in (self.mean, self.std))
-        return images.float().sub_(mean).div_(std)
+    @cached_property
+    def normalise(self) -> Normaliser:
+        """What turns a batch of uint8 images into float32 of zero mean and unit deviation a channel."""
+        return Normaliser(self.mean.view(-1, 1, 1), 1.0 / self.std.view(-1, 1, 1))
 
     def limit(self, count: int, seed: int = 0) -> Dataset:
         """Keep `count` training images, class by class in proportion; the test set stays whole.
@@ -103,15 +154,15 @@ class Dataset:
         >>> load("digits").limit(200)
         Dataset digits: 10 classes, images 1x8x8, 200 train, 0 validation, 360 test
         """
-        if count == len(self.train_labels):
+        if count == len(self.train):
             return self
-        if not self.num_classes <= count < len(self.train_labels):
+        if not self.num_classes <= count < len(self.train):
             raise InputError(
-                f"limit must lie from {self.num_classes} (one image a class) to {len(self.train_labels)} "
+                f"limit must lie from {self.num_classes} (one image a class) to {len(self.train)} "
                 f"(the training images of {self.name}), got {count}"
             )
-        chosen, _ = stratified(self.train_labels, count, seed)
-        return self._with_train(chosen)
+        chosen, _ = stratified(self.train.labels, count, seed)
+        return replace(self, train=self.train.take(chosen))
 
     def with_validation(self, share: float, seed: int = 0) -> Dataset:
         """Split a stratified validation part off the training set.
@@ -123,24 +174,17 @@ class Dataset:
         seed : int
             The split depends on it and on the labels alone.
         """
-        count = round(share * len(self.train_labels)) if 0 < share < 1 else int(share)
-        highest = len(self.train_labels) - self.num_classes
+        count = round(share * len(self.train)) if 0 < share < 1 else int(share)
+        highest = len(self.train) - self.num_classes
         if (count != share and share >= 1) or not self.num_classes <= count <= highest:
             raise InputError(
                 f"the validation part must be a fraction below 1 or a whole number of images, and hold from "
                 f"{self.num_classes} to {highest} of {self.name}'s training images, got {share!r}"
             )
-        chosen, rest = stratified(self.train_labels, count, seed)
-        return replace(
-            self._with_train(rest),
-            validation_images=self.train_images[chosen],
-            validation_labels=self.train_labels[chosen],
-        )
-
-    def _with_train(self, rows: Tensor) -> Dataset:
-        return replace(self, train_images=self.train_images[rows], train_labels=self.train_labels[rows])
+        chosen, rest = stratified(self.train.labels, count, seed)
+        return replace(self, train=self.train.take(rest), validation=self.train.take(chosen))
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{len(getattr(self, f'{part}_labels'))} {part}" for part in ("train", "validation", "test"))
+        sizes = ", ".join(f"{len(getattr(self, part))} {part}" for part in ("train", "validation", "test"))
         shape = "x".join(map(str, self.shape))
         return f"Dataset {self.name}: {self.num_classes} classes, images {shape}, {sizes}"

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from multipartite.errors import InputError
-from multipartite.experiments.data.dataset import Dataset
+from multipartite.experiments.data.dataset import Dataset, Split
 from multipartite.experiments.data.splitting import stratified
 
 __all__ = ["load_folder"]
@@ -48,7 +48,7 @@ def load_folder(folder: Path, *, seed: int = 0) -> Dataset:
     ...         (Path(name) / colour).mkdir(exist_ok=True)
     ...         Image.new("RGB", (8, 8), colour).save(Path(name) / colour / f"{i}.png")
     ...     data = load_folder(Path(name))
-    >>> data.class_names, tuple(data.train_images.shape), tuple(data.test_images.shape)
+    >>> data.class_names, tuple(data.train.images.shape), tuple(data.test.images.shape)
     (('blue', 'red'), (8, 3, 8, 8), (2, 3, 8, 8))
     """
     top = _folders(folder)
@@ -65,14 +65,14 @@ def load_folder(folder: Path, *, seed: int = 0) -> Dataset:
     names = tuple(parts[0])
     paths = [path for part in parts for files in part.values() for path in files]
     labels = torch.tensor([i for part in parts for i, name in enumerate(names) for _ in part[name]])
-    images = _stack(paths)
+    everything = Split(_stack(paths), labels)
     if len(parts) == 2:
         first = sum(map(len, parts[0].values()))
         train, test = torch.arange(first), torch.arange(first, len(paths))
     else:
         test, train = stratified(labels, max(len(names), round(TEST_SHARE * len(paths))), seed)
     title = folder.resolve().name
-    return Dataset(title, images[train], labels[train], images[test], labels[test], names)
+    return Dataset(title, everything.take(train), everything.take(test), names)
 
 
 def _folders(folder: Path) -> dict[str, Path]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from multipartite.errors import InputError, unknown
-from multipartite.experiments.data.dataset import Dataset
+from multipartite.experiments.data.dataset import Dataset, Split
 from multipartite.experiments.data.files import cure, data_folder, missing, read_checked
 from multipartite.experiments.data.registry import SOURCES, available
 
@@ -71,4 +71,4 @@ def load(
         torch.from_numpy(np.array(part, dtype))
         for part, dtype in zip(source.read(blobs, seed), (np.uint8, np.int64) * 2, strict=True)
     )
-    return Dataset(source.name, train_images, train_labels, test_images, test_labels, source.class_names)
+    return Dataset(source.name, Split(train_images, train_labels), Split(test_images, test_labels), source.class_names)

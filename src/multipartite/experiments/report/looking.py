@@ -66,14 +66,14 @@ def explain(net: nn.Sequential, data: Dataset, index: int) -> Explanation:
     >>> [each.layer for each in seen.looks], tuple(seen.looks[0].score.shape)
     (['pool1', 'pool2'], (8, 8))
     """
-    count = len(data.test_labels)
+    count = len(data.test)
     if not 0 <= index < count:
         raise InputError(f"index must lie in [0, {count}), the test images of {data.name}, got {index}")
-    image = data.test_images[index]
+    image = data.test.images[index]
     logits, looks = look(net, data.normalise(image[None]))
     return Explanation(
         image=image,
-        label=int(data.test_labels[index]),
+        label=int(data.test.labels[index]),
         class_names=data.class_names,
         probabilities=logits[0].softmax(0),
         looks=looks,

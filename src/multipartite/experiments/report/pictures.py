@@ -65,13 +65,13 @@ def gallery(collection: Collection) -> Gallery:
         data = prepare(nets[0][1].config)
     except (InputError, OSError) as error:
         return Gallery(reason=f"the data set could not be opened: {error}")
-    chosen = [int((data.test_labels == c).nonzero()[0]) for c in data.test_labels.unique()[:_IMAGES]]
-    batch = data.normalise(data.test_images[chosen])
-    plain = [_rgb(image) for image in data.test_images[chosen]]
+    chosen = [int((data.test.labels == c).nonzero()[0]) for c in data.test.labels.unique()[:_IMAGES]]
+    batch = data.normalise(data.test.images[chosen])
+    plain = [_rgb(image) for image in data.test.images[chosen]]
     strips = [Strip("test images", "as the network gets them", tuple(map(_png, plain)))]
     for pooling, run, tensors in nets:
         strips += _strips(pooling, _restored(run, data, tensors), batch, plain)
-    labels = tuple(data.class_names[int(data.test_labels[row])] for row in chosen)
+    labels = tuple(data.class_names[int(data.test.labels[row])] for row in chosen)
     return Gallery(tuple(strips), labels)
 
 

@@ -29,9 +29,9 @@ def prepare(config: RunConfig) -> Dataset:
         data = data.limit(config.limit)  # the same images for every seed
     if config.validation:
         data = data.with_validation(config.validation, config.seed)
-    if config.batch_size > len(data.train_labels):
+    if config.batch_size > len(data.train):
         raise InputError(
-            f"batch_size={config.batch_size} is more than the {len(data.train_labels)} training images of "
+            f"batch_size={config.batch_size} is more than the {len(data.train)} training images of "
             f"{data.name}: choose a smaller batch"
         )
     return data

@@ -11,44 +11,44 @@ import hashlib
 import torch
 from torch import Tensor
 
+from multipartite.experiments.data import Normaliser, Split
+
 __all__ = ["Images", "batch_order", "seed_step"]
 
 
 class Images:
-    """A part of a data set on a device; batches come out normalised.
+    """A split of a data set on a device; batches come out normalised.
 
     Parameters
     ----------
-    images, labels : Tensor of shape (N, C, H, W), uint8, and (N,), int64
-    mean, std : Tensor of shape (C,)
-        What is subtracted and divided by, in 0 to 255.
+    split : Split
+        Images (N, C, H, W), uint8, and labels (N,), int64.
+    normalise : Normaliser
+        Of the data set.
     dtype, memory_format
         Of the batches.
 
     Examples
     --------
-    >>> part = Images(torch.full((3, 1, 2, 2), 7, dtype=torch.uint8), torch.tensor([0, 1, 0]),
-    ...               torch.tensor([5.0]), torch.tensor([2.0]))
-    >>> images, labels = part.batch(torch.tensor([1]))
-    >>> images.flatten().tolist(), labels.tolist()
-    ([1.0, 1.0, 1.0, 1.0], [1])
+    >>> from multipartite.experiments.data import load
+    >>> data = load("digits")
+    >>> images, labels = Images(data.train, data.normalise).batch(torch.tensor([1, 5]))
+    >>> tuple(images.shape), images.dtype, labels.tolist()
+    ((2, 1, 8, 8), torch.float32, [1, 6])
     """
 
     def __init__(
         self,
-        images: Tensor,
-        labels: Tensor,
-        mean: Tensor,
-        std: Tensor,
+        split: Split,
+        normalise: Normaliser,
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         memory_format: torch.memory_format = torch.contiguous_format,
     ) -> None:
-        self.images = images.to(device).contiguous(memory_format=memory_format)
-        self.labels = labels.to(device)
-        self.mean = mean.to(device).view(-1, 1, 1)
-        self.scale = 1.0 / std.to(device).view(-1, 1, 1)
+        self.images = split.images.to(device).contiguous(memory_format=memory_format)
+        self.labels = split.labels.to(device)
+        self.normalise = normalise.to(device)
         self.dtype, self.memory_format = dtype, memory_format
 
     def __len__(self) -> int:
@@ -58,8 +58,7 @@ class Images:
         """Give the images (n, C, H, W), normalised, and labels (n,) at `index`."""
         if isinstance(index, Tensor):
             index = index.to(self.labels.device)
-        images = self.images[index].to(torch.float32, memory_format=self.memory_format)
-        return images.sub_(self.mean).mul_(self.scale).to(self.dtype), self.labels[index]
+        return self.normalise(self.images[index], self.memory_format).to(self.dtype), self.labels[index]
 
 
 def batch_order(seed: int, epoch: int, count: int) -> Tensor:

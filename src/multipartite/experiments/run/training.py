@@ -19,7 +19,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from multipartite.errors import InputError
-from multipartite.experiments.data import Dataset
+from multipartite.experiments.data import Dataset, Split
 from multipartite.experiments.run import checkpoint, networks
 from multipartite.experiments.run.batches import Images, batch_order, seed_step
 from multipartite.experiments.run.files import write_json
@@ -68,13 +68,12 @@ def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: F
     model, optimizer = fabric.setup(net, sgd)
 
     # Data, whole and on the device.
-    def part(name: str) -> Images:
-        images, labels = getattr(data, f"{name}_images"), getattr(data, f"{name}_labels")
+    def part(split: Split) -> Images:
         dtype = next(net.parameters()).dtype
-        return Images(images, labels, data.mean, data.std, device=fabric.device, dtype=dtype, memory_format=layout)
+        return Images(split, data.normalise, device=fabric.device, dtype=dtype, memory_format=layout)
 
-    images = part("train")
-    validation = part("validation") if len(data.validation_labels) else None
+    images = part(data.train)
+    validation = part(data.validation) if len(data.validation) else None
     steps = len(images) // config.batch_size
 
     # Where we stand.
@@ -147,7 +146,7 @@ def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: F
         key=config.key,
         train=evaluate(fabric, net, images),
         validation=evaluate(fabric, net, validation) if validation else None,
-        test=evaluate(fabric, net, part("test")),
+        test=evaluate(fabric, net, part(data.test)),
         epochs=config.epochs,
         parameters=sum(p.numel() for p in net.parameters()),
         train_images=len(images),
