@@ -23,14 +23,14 @@ def explain(
 ) -> None:
     """Draw one test image with the score maps and picks of every pooling layer, and the class evidence."""
     from multipartite.errors import InputError
-    from multipartite.experiments.report.looking import explain as look
-    from multipartite.experiments.report.slide import draw
+    from multipartite.experiments.report.explanation import draw
+    from multipartite.experiments.report.explanation import explain as look_inside
     from multipartite.experiments.run.assembly import load_trained
 
     found, data, net = load_trained(run, data_dir)
     config = found.config
     title = f"{config.pooling} pooling on {data.name}, test image {index}"
-    figure = draw(look(net, data, index), title)
+    figure = draw(look_inside(net, data, index), title)
     path = out or run / f"explain-{index}.png"
     try:
         figure.savefig(path)

@@ -2,7 +2,7 @@ import pytest
 
 from made_runs import made_grid
 from multipartite.experiments.report import collect
-from multipartite.experiments.report.table import tabulate
+from multipartite.experiments.report.tables import tabulate
 from multipartite.experiments.report.verdict import verdict
 
 

@@ -11,7 +11,7 @@ from multipartite.experiments.grid.jobs import Job, work
 from multipartite.experiments.report import collect, write_report
 from multipartite.experiments.report.estimates import difference, estimate
 from multipartite.experiments.report.paper import TABLES, order, printed
-from multipartite.experiments.report.table import tabulate
+from multipartite.experiments.report.tables import tabulate
 from multipartite.experiments.run.runs import RunConfig
 
 FILES = ["cost.csv", "curves.csv", "curves.png", "errors.csv", "errors.png", "report.html", "report.md", "runs.csv"]

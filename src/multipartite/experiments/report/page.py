@@ -9,9 +9,8 @@ from html import escape
 from typing import Any
 
 from multipartite.experiments.report.collection import BASELINE, Collection
-from multipartite.experiments.report.curves import METRICS, Curve
-from multipartite.experiments.report.pictures import Gallery
-from multipartite.experiments.report.table import Row
+from multipartite.experiments.report.gallery import Gallery
+from multipartite.experiments.report.tables import METRICS, Curve, Row
 
 __all__ = ["Content", "html", "markdown"]
 
@@ -87,7 +86,9 @@ class Content:
         }
         rows = [
             {
-                "name": row.pooling,
+                "pooling": row.pooling,
+                "name": row.name,
+                "options": row.options,
                 "train": {"mean": row.train.mean, "values": row.train.values},
                 "test": {"mean": row.test.mean, "values": row.test.values},
                 "paper": row.paper,

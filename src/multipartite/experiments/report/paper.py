@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from multipartite.words import Places
+
 __all__ = ["TABLES", "order", "printed"]
 
 TABLES: dict[str, dict[str, tuple[float, float]]] = {
@@ -40,7 +42,8 @@ def printed(dataset: str, pooling: str) -> tuple[float, float] | None:
     >>> printed("mnist", "multipartite:assignment=stochastic")
     (0.38, 0.41)
     """
-    return TABLES.get(dataset, {}).get(pooling.partition(":")[0])
+    words = Places.parse(pooling).words
+    return TABLES.get(dataset, {}).get(words[0].name) if len(words) == 1 else None
 
 
 def order(dataset: str) -> list[tuple[str, ...]]:

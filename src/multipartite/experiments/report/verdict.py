@@ -9,7 +9,7 @@ from itertools import permutations
 from multipartite.experiments.report.collection import BASELINE
 from multipartite.experiments.report.estimates import Difference, difference
 from multipartite.experiments.report.paper import order
-from multipartite.experiments.report.table import Row
+from multipartite.experiments.report.tables import Row
 from multipartite.words import Places
 
 __all__ = ["best", "generalisation", "paper_order", "verdict"]

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multipartite.experiments.report.collection import Collection, collect
-from multipartite.experiments.report.curves import curves
-from multipartite.experiments.report.images import images
+from multipartite.experiments.report.figures import figures
+from multipartite.experiments.report.gallery import Gallery, gallery
 from multipartite.experiments.report.page import Content, html, markdown
-from multipartite.experiments.report.pictures import Gallery, gallery
-from multipartite.experiments.report.sheets import sheets
-from multipartite.experiments.report.table import Row, tabulate
+from multipartite.experiments.report.tables import Row, curves, sheets, tabulate
 from multipartite.experiments.report.verdict import verdict
 from multipartite.experiments.run.files import write_atomically
 
@@ -61,7 +59,7 @@ def write_report(folder: Path | str, out: Path | str | None = None, *, pictures:
     out.mkdir(parents=True, exist_ok=True)
     files: dict[str, bytes] = {
         **{name: text.encode() for name, text in sheets(collection, rows, drawn).items()},
-        **images(rows, drawn),
+        **figures(rows, drawn),
         "report.md": markdown(content).encode(),
         "report.html": html(content).encode(),
     }

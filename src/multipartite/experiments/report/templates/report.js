@@ -57,7 +57,7 @@
   // Horizontal charts: a row a pooling, its name above the line where the chart is narrow.
   function rows(box, values, draw, title, zero) {
     const narrow = box.clientWidth < 560, step = narrow ? 50 : 40;
-    const left = narrow ? 8 : 30 + 7 * Math.max(...data.rows.map(r => Math.max(r.name.split(":")[0].length, Math.min(36, r.name.length) * .82)));
+    const left = narrow ? 8 : 30 + 7 * Math.max(...data.rows.map(r => Math.max(r.name.length, Math.min(36, r.options.length) * .82)));
     const [svg, width] = canvas(box, data.rows.length * step + 42);
     let low = Math.min(...values), high = Math.max(...values);
     if (zero) low = Math.min(0, low), high = Math.max(0, high);
@@ -73,7 +73,7 @@
     }
     data.rows.forEach((row, i) => {
       const y = i * step + (narrow ? 38 : 26);
-      const [name, options = ""] = row.name.split(/:(.*)/s), room = narrow ? width / 5.6 - name.length * 1.5 : 36;
+      const {name, options} = row, room = narrow ? width / 5.6 - name.length * 1.5 : 36;
       const short = options.length > room ? `${options.slice(0, room - 1)}…` : options;
       if (narrow) make(make(svg, "text", {x: left, y: y - 16, class: "name"}, `${name} `), "tspan", {"font-size": 10.5}, short);
       else {
@@ -83,7 +83,7 @@
       const group = make(svg, "g");
       make(group, "rect", {x: 0, y: y - step / 2, width, height: step, fill: "transparent"});
       draw(group, row, i, x, y);
-      hover(group, event => tooltip(event, row.name, title(row)));
+      hover(group, event => tooltip(event, row.pooling, title(row)));
     });
   }
 
@@ -148,7 +148,7 @@
       for (const [key, value] of [["x1", x(e)], ["x2", x(e)], ["visibility", "visible"]]) cursor.setAttribute(key, value);
       const last = e === epochs;
       tooltip(event, `epoch ${e}`, [[null, data.curves[metric].label, "train", "validation", ...(last ? ["test"] : [])],
-        ...shown.map(([s, i]) => [i, breakable(data.rows[i].name), show(s.train[e - 1]), show(s.validation[e - 1]), ...(last ? [show(s.test)] : [])])]);
+        ...shown.map(([s, i]) => [i, breakable(data.rows[i].pooling), show(s.train[e - 1]), show(s.validation[e - 1]), ...(last ? [show(s.test)] : [])])]);
     }, () => cursor.setAttribute("visibility", "hidden"));
   }
 
@@ -163,7 +163,7 @@
   data.rows.forEach((row, i) => {
     const button = make(document.getElementById("legend"), "button", {type: "button", "aria-pressed": "true"}, null, null);
     make(button, "span", {class: "dot", style: `--c:${colour(i)}`}, "", null);
-    button.append(breakable(row.name));
+    button.append(breakable(row.pooling));
     button.addEventListener("click", () => {
       if (!hidden.delete(i)) hidden.add(i);
       button.setAttribute("aria-pressed", String(!hidden.has(i)));

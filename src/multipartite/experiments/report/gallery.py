@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from multipartite.errors import InputError
 from multipartite.experiments.data import Dataset
 from multipartite.experiments.report.collection import Collection
-from multipartite.experiments.report.looking import look
+from multipartite.experiments.report.explanation import look
 from multipartite.experiments.run import checkpoint
 from multipartite.experiments.run.assembly import assemble, prepare
 from multipartite.experiments.run.runs import Run

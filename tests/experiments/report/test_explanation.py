@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from multipartite.experiments.report.looking import look
+from multipartite.experiments.report.explanation import look
 from multipartite.experiments.run import networks
 from multipartite.pooling.labels import supervise
 

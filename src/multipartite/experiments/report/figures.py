@@ -1,17 +1,16 @@
-"""The report's figures as PNG, drawn with matplotlib."""
+"""The figures of a report as PNG: errors of every pooling, and curves over the epochs."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
 
-from multipartite.experiments.report.curves import METRICS, Curve
-from multipartite.experiments.report.table import Row
+from multipartite.experiments.report.tables import METRICS, Curve, Row
 
-__all__ = ["images"]
+__all__ = ["figures"]
 
 
-def images(rows: Sequence[Row], drawn: Sequence[Curve]) -> dict[str, bytes]:
+def figures(rows: Sequence[Row], drawn: Sequence[Curve]) -> dict[str, bytes]:
     """Give every PNG file by its name."""
     return {"errors.png": _errors(rows), "curves.png": _curves(drawn)}
 

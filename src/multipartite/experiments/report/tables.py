@@ -1,0 +1,204 @@
+"""The numbers of a report: a row a pooling, the curves over the epochs, and both as CSV for other programs.
+
+A row has errors, gap, difference to max pooling, cost, and the paper's figures. ``errors.csv``, ``runs.csv`` and
+``curves.csv`` hold what seeds and settings decide, so that equal comparisons give equal files; what depends on the
+machine's mood is in ``cost.csv``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from multipartite.experiments.report.collection import BASELINE, Collection
+from multipartite.experiments.report.estimates import Difference, Estimate, difference, estimate
+from multipartite.experiments.report.paper import printed
+from multipartite.words import Places, Word
+
+__all__ = ["METRICS", "Curve", "Row", "csv_text", "curves", "sheets", "tabulate"]
+
+METRICS = {"objective": "objective", "top1": "top-1 error, %", "top5": "top-5 error, %"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One pooling: errors in percent, the gap is test - train, cost as medians over the seeds.
+
+    `by_seed` is the test error of every seed; `speed` is in images/s, `ratio` relative to max pooling, `memory`
+    in bytes; `paper` is the paper's train and test error.
+    """
+
+    pooling: str
+    train: Estimate
+    test: Estimate
+    test5: Estimate
+    gap: Estimate
+    by_seed: dict[int, float]
+    versus: Difference | None
+    paper: tuple[float, float] | None
+    speed: float
+    ratio: float | None
+    memory: int
+    parameters: int
+
+    @property
+    def name(self) -> str:
+        """The pooling without its options; ``name|name|...`` where places differ."""
+        return "|".join(word.name for word in self._words)
+
+    @property
+    def options(self) -> str:
+        """The options alone, place by place where places differ; empty where there are none."""
+        given = [",".join(f"{k}={v}" for k, v in word.options) for word in self._words]
+        return "|".join(text or "-" for text in given) if any(given) else ""
+
+    @property
+    def _words(self) -> tuple[Word, ...]:
+        return Places.parse(self.pooling).words
+
+
+def tabulate(collection: Collection) -> list[Row]:
+    """Condense the runs to a row a pooling."""
+    base = collection.summaries(BASELINE) if BASELINE in collection.runs else {}
+    errors = {seed: summary.test.top1 for seed, summary in base.items()}
+    rows = []
+    for pooling in collection.runs:
+        found = collection.summaries(pooling)
+        test = {seed: summary.test.top1 for seed, summary in found.items()}
+        ratios = [found[seed].samples_per_second / base[seed].samples_per_second for seed in found if seed in base]
+        row = Row(
+            pooling=pooling,
+            train=estimate([s.train.top1 for s in found.values()]),
+            test=estimate(list(test.values())),
+            test5=estimate([s.test.top5 for s in found.values()]),
+            gap=estimate([s.test.top1 - s.train.top1 for s in found.values()]),
+            by_seed=test,
+            versus=None if pooling == BASELINE else difference(test, errors),
+            paper=printed(collection.config.dataset, pooling),
+            speed=statistics.median(s.samples_per_second for s in found.values()),
+            ratio=statistics.median(ratios) if ratios else None,
+            memory=round(statistics.median(s.peak_memory for s in found.values())),
+            parameters=next(iter(found.values())).parameters,
+        )
+        rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One figure of one pooling over the epochs; `validation` is empty without a validation part.
+
+    `train` is the mean while training, as in the paper; `test` is the one value at the end, for the test set is read
+    only once.
+    """
+
+    pooling: str
+    metric: str
+    train: tuple[float, ...]
+    validation: tuple[float, ...]
+    test: float
+
+
+def curves(collection: Collection) -> list[Curve]:
+    """Average the epochs of all seeds: a curve for every pooling and every name in `METRICS`."""
+    found = []
+    for pooling, runs in collection.runs.items():
+        epochs = list(zip(*(run.metrics for run in runs.values()), strict=True))  # [epoch][seed]
+        for metric in METRICS:
+            train = tuple(statistics.fmean(getattr(e.train, metric) for e in seeds) for seeds in epochs)
+            validation = tuple(
+                statistics.fmean(getattr(e.validation, metric) for e in seeds)
+                for seeds in epochs
+                if all(e.validation is not None for e in seeds)
+            )
+            tests = [getattr(s.test, metric) for s in collection.summaries(pooling).values()]
+            found.append(Curve(pooling, metric, train, validation, statistics.fmean(tests)))
+    return found
+
+
+def sheets(collection: Collection, rows: Sequence[Row], drawn: Sequence[Curve]) -> dict[str, str]:
+    """Give the text of every CSV file by its name."""
+    return {
+        "errors.csv": csv_text(map(_errors, rows)),
+        "cost.csv": csv_text(map(_cost, rows)),
+        "runs.csv": csv_text(_runs(collection)),
+        "curves.csv": csv_text(_points(drawn)),
+    }
+
+
+def _errors(row: Row) -> dict[str, object]:
+    paper = row.paper or (None, None)
+    versus = row.versus
+    return {
+        "pooling": row.pooling,
+        "seeds": row.test.n,
+        "train_mean": row.train.mean,
+        "train_sd": row.train.sd,
+        "test_mean": row.test.mean,
+        "test_sd": row.test.sd,
+        "test_top5_mean": row.test5.mean,
+        "test_top5_sd": row.test5.sd,
+        "gap_mean": row.gap.mean,
+        "gap_sd": row.gap.sd,
+        "minus_max": versus.mean if versus else None,
+        "minus_max_low": versus.low if versus else None,
+        "minus_max_high": versus.high if versus else None,
+        "minus_max_pairs": versus.n if versus else None,
+        "paper_train": paper[0],
+        "paper_test": paper[1],
+    }
+
+
+def _cost(row: Row) -> dict[str, object]:
+    return {
+        "pooling": row.pooling,
+        "images_per_second": row.speed,
+        "ratio_to_max": row.ratio,
+        "peak_memory_bytes": row.memory,
+        "parameters": row.parameters,
+    }
+
+
+def _runs(collection: Collection) -> Iterable[dict[str, object]]:
+    for pooling in collection.runs:
+        for seed, summary in collection.summaries(pooling).items():
+            parts = {"train": summary.train, "validation": summary.validation, "test": summary.test}
+            metrics = {
+                f"{part}_{name}": getattr(found, name, None)
+                for part, found in parts.items()
+                for name in ("objective", "top1", "top5")
+            }
+            yield {"pooling": pooling, "seed": seed, **metrics, "key": summary.key, "final": summary.final}
+
+
+def _points(drawn: Iterable[Curve]) -> Iterable[dict[str, object]]:
+    for curve in drawn:
+        for epoch, value in enumerate(curve.train):
+            validation = curve.validation[epoch] if curve.validation else None
+            yield {
+                "pooling": curve.pooling,
+                "metric": curve.metric,
+                "epoch": epoch + 1,
+                "train": value,
+                "validation": validation,
+            }
+
+
+def csv_text(records: Iterable[dict[str, object]]) -> str:
+    """Write records as CSV, one a line, under the names of the first.
+
+    Examples
+    --------
+    >>> print(csv_text([{"pooling": "max", "test": 1.5}]), end="")
+    pooling,test
+    max,1.5
+    """
+    text = io.StringIO()
+    listed = list(records)
+    writer = csv.DictWriter(text, list(listed[0]) if listed else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(listed)
+    return text.getvalue()
