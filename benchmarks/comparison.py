@@ -51,7 +51,7 @@ def hundred_runs() -> None:
     """Copy one real run a hundred times with other poolings, seeds and errors; report them."""
     from multipartite.experiments.grid.jobs import Job, work
     from multipartite.experiments.report import write_report
-    from multipartite.experiments.run.runs import RunConfig
+    from multipartite.experiments.run.config import RunConfig
 
     base = Path(tempfile.mkdtemp())
     job = Job(RunConfig("digits", epochs=50, limit=200, threads=1), base / "one" / "seed-0")

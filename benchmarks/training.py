@@ -18,9 +18,11 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from multipartite.experiments.run.assembly import assemble, prepare
-from multipartite.experiments.run.progress import Watcher
-from multipartite.experiments.run.runs import Epoch, RunConfig, train_run
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.setup import assemble, prepare
+from multipartite.experiments.run.store import Epoch
+from multipartite.experiments.run.training import train_run
+from multipartite.experiments.run.watching import Watcher
 
 GOALS = {"max": 1.1, "multipartite": 2.0}
 
@@ -85,7 +87,7 @@ def overhead(arguments: argparse.Namespace) -> bool:
     )
     watcher = Interleaved(BareLoop(config))
     with tempfile.TemporaryDirectory() as folder:
-        train_run(config, Path(folder) / "run", progress=watcher)
+        train_run(config, Path(folder) / "run", watcher=watcher)
     ratios = []
     for i, clock in enumerate(("clock", "processor")):
         harness, bare = ([pair[i] for pair in times[1:]] for times in (watcher.harness_times, watcher.bare_times))

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from multipartite.experiments.grid.comparison import place
-from multipartite.experiments.run.config import FORMAT
-from multipartite.experiments.run.files import write_json
-from multipartite.experiments.run.metrics import Metrics
-from multipartite.experiments.run.runs import Epoch, RunConfig, Summary, write_metrics
+from multipartite.experiments.run.config import FORMAT, RunConfig
+from multipartite.experiments.run.store import Epoch, Metrics, Summary, write_json, write_metrics
 
 ERRORS = {
     "max": [5.0, 6.0, 5.5, 6.5],

@@ -36,6 +36,14 @@ def part(module):
     return module.split(".")[1]
 
 
+def nodes(tree):
+    """Everything in a module's text but what only type checkers read."""
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield from nodes(child)
+
+
 def imports(module):
     """Modules and names of the package that a module imports anywhere in its text, with the line."""
     package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
@@ -73,6 +81,48 @@ def test_the_check_of_imports_sees_them():
     seen = {target for target, _ in imports("multipartite.folding")}
     assert {"multipartite.statistics", "multipartite.criteria", "torch"} <= seen
     assert LAYER[part(home("multipartite.ClassStatistics"))] == LAYER["statistics"]
+
+
+def imported_modules(module):
+    """Modules of the package that a module brings, inside functions too; a package is its ``__init__``."""
+    found = set()
+    for node in nodes(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{module}:{node.lineno} imports by dots"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            homes = (multipartite._HOME.get(alias.name) for alias in node.names if node.module == "multipartite")
+            found |= {name if name in MODULES else node.module for name in names}
+            found |= {f"multipartite.{home}" for home in homes if home}
+    return (found & MODULES.keys()) - {module, "multipartite"}
+
+
+def cycles(graph):
+    """Groups of nodes that reach one another."""
+    reach = {node: set(targets) for node, targets in graph.items()}
+    for through in reach:
+        for targets in reach.values():
+            if through in targets:
+                targets |= reach[through]
+    return {
+        frozenset({node, *(other for other in reach[node] if node in reach[other])})
+        for node in reach
+        if node in reach[node]
+    }
+
+
+def test_nothing_imports_in_a_circle():
+    graph = {module: imported_modules(module) for module in MODULES}
+    assert not {tuple(sorted(group)) for group in cycles(graph)}
+
+
+def test_the_check_of_circles_sees_them():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == {frozenset("abc")}
+    assert not cycles({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+    hidden = imported_modules("multipartite.experiments.grid.cluster")
+    assert "multipartite.experiments.grid.jobs" in hidden  # inside a function
+    assert "torch" not in hidden
 
 
 def type_checking_names():

@@ -7,7 +7,8 @@ from PIL import Image
 
 from command_line import run_example, run_words
 from multipartite import pooling
-from multipartite.experiments.run.runs import RunConfig, train_run
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.training import train_run
 
 
 @pytest.fixture(scope="module")

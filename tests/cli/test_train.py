@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from command_line import run_example, run_words
-from multipartite.experiments.run import checkpoint
-from multipartite.experiments.run.runs import RunConfig, read_run
+from multipartite.experiments.run import store
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.store import read_run
 
 COMMAND = str(Path(sys.executable).with_name("multipartite"))
 SHORT = ["--epochs", 1, "--limit", 300, "--threads", 1]
@@ -100,7 +101,7 @@ def test_a_damaged_checkpoint_is_said_in_a_sentence(tmp_path):
     words = ["train", "digits", "--epochs", 2, "--limit", 300, "--threads", 1, "--out", tmp_path / "run"]
     assert run_words(*words)[0] == 0
     (tmp_path / "run" / "summary.json").unlink()
-    (tmp_path / "run" / checkpoint.CURRENT).write_bytes(b"no")
+    (tmp_path / "run" / store.CHECKPOINT).write_bytes(b"no")
     status, _, err = run_words(*words, "--resume")
     assert status == 0
     assert re.fullmatch(r"multipartite: .*checkpoint.safetensors is damaged .* going on from the one before.*\n", err)

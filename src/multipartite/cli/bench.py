@@ -54,7 +54,7 @@ def _results(*, quick: bool, growth: bool) -> dict[str, Any]:
 
     from multipartite.bench import layers, networks
     from multipartite.bench.growth import SWEEPS, measure_growth
-    from multipartite.experiments.run.machine import versions
+    from multipartite.experiments.run.store import versions
 
     results: dict[str, Any] = {"machine": {"threads": torch.get_num_threads(), "versions": versions()}}
     seconds = 0.5 if quick else 3.0

@@ -64,7 +64,7 @@ def compare(
         client = stack.enter_context(_connected(cluster)) if cluster else None
         from multipartite.experiments.grid.comparison import Grid
         from multipartite.experiments.report import write_report
-        from multipartite.experiments.run.runs import RunConfig
+        from multipartite.experiments.run.config import RunConfig
         from multipartite.words import Places
 
         words = tuple(map(str, Places.split(poolings)))
@@ -95,8 +95,8 @@ def _train(jobs: list[Job], wanted: int | None, client: Any) -> list[str]:
 
     from multipartite.experiments.grid.cluster import run_jobs_on
     from multipartite.experiments.grid.overview import live
-    from multipartite.experiments.grid.scheduling import run_jobs, workers_for, workers_starting
-    from multipartite.experiments.run.assembly import assemble, prepare
+    from multipartite.experiments.grid.workers import run_jobs, workers_for, workers_starting
+    from multipartite.experiments.run.setup import assemble, prepare
 
     if client is not None:
         outcomes = run_jobs_on(client, jobs)

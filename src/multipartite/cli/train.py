@@ -14,7 +14,7 @@ import typer
 from multipartite.errors import InputError
 
 if TYPE_CHECKING:
-    from multipartite.experiments.run.runs import Summary
+    from multipartite.experiments.run.store import Summary
 
 __all__ = ["register", "train"]
 
@@ -53,8 +53,10 @@ def train(
 ) -> None:
     """Train one network on one data set with one pooling, into a folder that tells all about it."""
     choices: dict[str, Any] = dict(locals())
-    from multipartite.experiments.run.progress import Several, TensorBoard, Terminal, Watcher
-    from multipartite.experiments.run.runs import Interrupted, RunConfig, read_run, train_run
+    from multipartite.experiments.run.config import RunConfig
+    from multipartite.experiments.run.store import read_run
+    from multipartite.experiments.run.training import Interrupted, train_run
+    from multipartite.experiments.run.watching import Several, TensorBoard, Terminal, Watcher
 
     for name in ("out", "resume", "tensorboard"):
         del choices[name]
@@ -70,7 +72,7 @@ def train(
         watchers.append(TensorBoard(folder / "tensorboard"))
     with _plain_warnings():
         try:
-            summary = train_run(config, folder, progress=Several(*watchers), resume=resume)
+            summary = train_run(config, folder, watcher=Several(*watchers), resume=resume)
         except Interrupted as stop:
             _say(f"{stop}; go on with: multipartite train --out {folder} --resume", sys.stderr)
             raise SystemExit(130) from None

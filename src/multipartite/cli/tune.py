@@ -38,9 +38,9 @@ def tune(
     The test set is never read. The last line is the setting, ready to paste.
     """
     from multipartite.errors import InputError
-    from multipartite.experiments.grid.scheduling import cores
     from multipartite.experiments.grid.tuning import tune as search
-    from multipartite.experiments.run.runs import RunConfig
+    from multipartite.experiments.grid.workers import cores
+    from multipartite.experiments.run.config import RunConfig
 
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")

@@ -6,7 +6,7 @@ from made_runs import made_run
 from multipartite.errors import InputError
 from multipartite.experiments.grid.comparison import Grid, place
 from multipartite.experiments.grid.jobs import work
-from multipartite.experiments.run.runs import RunConfig
+from multipartite.experiments.run.config import RunConfig
 
 SMALL = RunConfig("digits", epochs=1, limit=200, threads=1)
 

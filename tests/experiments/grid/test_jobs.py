@@ -5,7 +5,8 @@ import time
 import pytest
 
 from multipartite.experiments.grid.jobs import Job, work
-from multipartite.experiments.run.runs import RunConfig, read_run
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.store import lock_file, read_run
 
 CONFIG = RunConfig("digits", epochs=3, limit=200, threads=1)
 
@@ -42,7 +43,7 @@ def test_what_a_killed_process_left_half_written_is_swept_away(tmp_path):
     (job.folder / ".config.json.4711.part").write_bytes(b"{")
     assert work(job).summary is not None
     assert not list(job.folder.glob(".*"))
-    assert not job.lock.exists()
+    assert not lock_file(job.folder).exists()
 
 
 def test_a_run_that_fails_says_why(tmp_path, monkeypatch):
@@ -62,13 +63,13 @@ def test_who_waited_for_a_run_that_another_finished_finds_it_finished(tmp_path):
     job = Job(CONFIG, tmp_path / "max" / "seed-0")
     summary = work(job).summary
     outcomes = []
-    with job.lock.open("a") as held:  # as the process that works on it would
+    with lock_file(job.folder).open("a") as held:  # as the process that works on it would
         fcntl.flock(held, fcntl.LOCK_EX)
         waiting = threading.Thread(target=lambda: outcomes.append(work(job)))
         waiting.start()
         time.sleep(0.5)
         assert not outcomes
-        job.lock.unlink()
+        lock_file(job.folder).unlink()
     waiting.join(30)
     assert [(outcome.failure, outcome.summary) for outcome in outcomes] == [(None, summary)]
 
@@ -79,7 +80,7 @@ def test_a_run_is_worked_on_by_one_process_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("multipartite.experiments.grid.jobs.train_run", lambda *given, **more: trained.set())
     job = Job(CONFIG, tmp_path / "max" / "seed-0")
     job.folder.parent.mkdir(parents=True)
-    with job.lock.open("a") as held:
+    with lock_file(job.folder).open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         thread = threading.Thread(target=work, args=(job,))
         thread.start()

@@ -4,9 +4,9 @@ from rich.console import Console
 
 from made_runs import made_run
 from multipartite.experiments.grid.comparison import Grid
-from multipartite.experiments.grid.jobs import Job
-from multipartite.experiments.grid.overview import Overview, live, standing
-from multipartite.experiments.run.runs import RunConfig
+from multipartite.experiments.grid.overview import Overview, live
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.store import lock_file, progress
 
 GRID = Grid(RunConfig("digits", epochs=3, threads=1), ("max", "average"), 2)
 
@@ -27,7 +27,7 @@ def test_the_overview_tells_what_is_done_what_runs_and_how_long(tmp_path):
     folder = made_run(tmp_path, "average", 0, 6.0, finished=False)
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (folder / "metrics.jsonl").write_text("".join(lines[:2]))
-    Job(jobs[0].config, folder).lock.touch()
+    lock_file(folder).touch()
     text = shown(overview)
     row = {line.split()[0]: line for line in text.splitlines() if line.strip()}
     assert "2/2" in row["max"]
@@ -40,7 +40,7 @@ def test_the_overview_tells_what_is_done_what_runs_and_how_long(tmp_path):
 def test_a_run_that_rests_since_an_earlier_start_is_not_called_running(tmp_path):
     made_run(tmp_path, "max", 0, 5.0, finished=False)
     job = GRID.jobs(tmp_path)[0]
-    assert standing(job).epochs == 3
+    assert progress(job.folder).epochs == 3
     assert "seed 0" not in shown(Overview([job]))
 
 

@@ -9,8 +9,8 @@ from multipartite.experiments.grid import tuning
 from multipartite.experiments.grid.comparison import place
 from multipartite.experiments.grid.jobs import Job, Outcome
 from multipartite.experiments.grid.tuning import rungs, settings, tune
-from multipartite.experiments.run.metrics import Metrics
-from multipartite.experiments.run.runs import Epoch, RunConfig, read_run
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.store import Epoch, Metrics, read_run
 from multipartite.words import Word
 
 CONFIG = RunConfig("digits", epochs=9, limit=200, threads=1)
@@ -47,7 +47,7 @@ def pretend(monkeypatch):
 
     def run(jobs, workers):
         from made_runs import made_run
-        from multipartite.experiments.run.runs import write_metrics
+        from multipartite.experiments.run.store import write_metrics
 
         for job in jobs:
             taken[job.config.pooling] = job.pause

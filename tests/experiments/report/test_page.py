@@ -7,7 +7,7 @@ import pytest
 from made_runs import ERRORS, made_grid
 from multipartite.experiments.grid.jobs import Job, work
 from multipartite.experiments.report import write_report
-from multipartite.experiments.run.runs import RunConfig
+from multipartite.experiments.run.config import RunConfig
 
 FLAGS = [
     "--headless=new",

@@ -12,7 +12,7 @@ from multipartite.experiments.report import collect, write_report
 from multipartite.experiments.report.estimates import difference, estimate
 from multipartite.experiments.report.paper import TABLES, order, printed
 from multipartite.experiments.report.tables import tabulate
-from multipartite.experiments.run.runs import RunConfig
+from multipartite.experiments.run.config import RunConfig
 
 FILES = ["cost.csv", "curves.csv", "curves.png", "errors.csv", "errors.png", "report.html", "report.md", "runs.csv"]
 

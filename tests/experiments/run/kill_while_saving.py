@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from multipartite.experiments.run import checkpoint
+from multipartite.experiments.run import checkpoint, store
 
 
 def write_for_ever(folder, step, report):
@@ -41,7 +41,7 @@ def main(folder, kills):
             told += chunk
         os.close(read)
         reported = int.from_bytes(told[-8:], "little") if told else step
-        writing += (folder / f".{checkpoint.CURRENT}.part").exists()
+        writing += (folder / f".{store.CHECKPOINT}.part").exists()
         found = checkpoint.load(folder)
         if found is None:
             assert reported == 0, "a checkpoint was reported and is gone"

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save as to_safetensors
 
 from multipartite.errors import InputError
-from multipartite.experiments.run import checkpoint, files
+from multipartite.experiments.run import checkpoint, store
 
 KILLER = Path(__file__).with_name("kill_while_saving.py")
 
@@ -54,9 +54,9 @@ def test_nothing_there_is_none(tmp_path):
 
 def test_the_one_before_is_kept(tmp_path):
     saved(tmp_path, 1, 2, 3)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [checkpoint.PREVIOUS, checkpoint.CURRENT]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [store.PREVIOUS, store.CHECKPOINT]
     assert step_in(tmp_path) == 3
-    (tmp_path / checkpoint.CURRENT).unlink()
+    (tmp_path / store.CHECKPOINT).unlink()
     assert step_in(tmp_path) == 2
 
 
@@ -78,7 +78,7 @@ def damage_tail(content):
 )
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, damage):
     saved(tmp_path, 1, 2)
-    path = tmp_path / checkpoint.CURRENT
+    path = tmp_path / store.CHECKPOINT
     content = path.read_bytes()
     path.write_bytes(damage(content))
     assert path.read_bytes() != content
@@ -88,14 +88,14 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path,
 
 def test_two_damaged_checkpoints_are_an_error_with_a_cure(tmp_path):
     saved(tmp_path, 1, 2)
-    for name in (checkpoint.CURRENT, checkpoint.PREVIOUS):
+    for name in (store.CHECKPOINT, store.PREVIOUS):
         (tmp_path / name).write_bytes(b"no")
     with pytest.raises(InputError, match="no checkpoint is left, train the run again"):
         checkpoint.load(tmp_path)
 
 
 def test_an_older_format_is_named(tmp_path):
-    (tmp_path / checkpoint.CURRENT).write_bytes(to_safetensors({"w": torch.ones(1)}, {"format": "0"}))
+    (tmp_path / store.CHECKPOINT).write_bytes(to_safetensors({"w": torch.ones(1)}, {"format": "0"}))
     with pytest.raises(InputError, match="is a checkpoint of format 0, this version reads format 1"):
         checkpoint.load(tmp_path)
 
@@ -119,7 +119,7 @@ def test_a_full_disk_leaves_the_checkpoints_as_they_were(tmp_path, monkeypatch, 
 
     with monkeypatch.context() as patch:
         if call == "fsync":
-            patch.setattr(files.os, "fsync", full)
+            patch.setattr(store.os, "fsync", full)
         elif call == "replace":
             patch.setattr(Path, "replace", full)
         else:
@@ -127,7 +127,7 @@ def test_a_full_disk_leaves_the_checkpoints_as_they_were(tmp_path, monkeypatch, 
         with pytest.raises(OSError, match=r"cannot write .*No space left on device.*untouched") as caught:
             saved(tmp_path, 3)
     assert caught.value.errno == errno.ENOSPC
-    assert sorted(p.name for p in tmp_path.iterdir()) == [checkpoint.PREVIOUS, checkpoint.CURRENT]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [store.PREVIOUS, store.CHECKPOINT]
     assert step_in(tmp_path) == 2
     saved(tmp_path, 3)
     assert step_in(tmp_path) == 3

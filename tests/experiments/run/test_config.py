@@ -74,6 +74,15 @@ def test_an_entry_from_another_version_is_named():
         RunConfig.from_json({"warmup": 3})
 
 
+def test_a_run_with_somebody_s_own_pooling_is_read_without_it_and_not_trained():
+    values = {**RunConfig().to_json(), "pooling": "swirl:turns=3", "network": "theirs.nets:build"}
+    config = RunConfig.from_json(values)
+    assert config.to_json() == values
+    assert len(config.key) == 16
+    with pytest.raises(InputError, match=r"network 'theirs\.nets:build'"):
+        dataclasses.replace(config, seed=1)
+
+
 def test_the_recipe_of_the_network_gives_way_to_what_is_set():
     recipe = RunConfig(network="lenet", lr=0.3).recipe(1, (28, 28))
     assert (recipe.lr, recipe.momentum) == (0.3, 0.9)

@@ -13,10 +13,12 @@ import torch
 
 from multipartite import pooling
 from multipartite.errors import InputError
-from multipartite.experiments.run import checkpoint
-from multipartite.experiments.run.assembly import load_trained
-from multipartite.experiments.run.progress import Watcher
-from multipartite.experiments.run.runs import Interrupted, RunConfig, read_run, train_run
+from multipartite.experiments.run import checkpoint, store
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.setup import load_trained
+from multipartite.experiments.run.store import read_run
+from multipartite.experiments.run.training import Interrupted, train_run
+from multipartite.experiments.run.watching import Watcher
 
 SMALL = RunConfig("digits", epochs=3, limit=330, batch_size=33, threads=1)
 TIMINGS = ("samples_per_second", "seconds", "peak_memory")
@@ -74,7 +76,7 @@ def test_stopped_and_gone_on_the_bits_are_the_same(tmp_path, word, steps):
     train_run(config, tmp_path / "whole")
     for count in steps:
         with pytest.raises(Interrupted, match="stopped"):
-            train_run(config, tmp_path / "parts", progress=StopAt(count))
+            train_run(config, tmp_path / "parts", watcher=StopAt(count))
         assert not read_run(tmp_path / "parts").finished
     train_run(config, tmp_path / "parts")
     assert results(tmp_path / "parts") == results(tmp_path / "whole")
@@ -83,20 +85,20 @@ def test_stopped_and_gone_on_the_bits_are_the_same(tmp_path, word, steps):
 def test_sigterm_is_as_polite_as_ctrl_c_and_handlers_are_given_back(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Interrupted, match="stopped in epoch 1, after batch 2 of 9"):
-        train_run(SMALL, tmp_path / "run", progress=StopAt(2, signal.SIGTERM))
+        train_run(SMALL, tmp_path / "run", watcher=StopAt(2, signal.SIGTERM))
     assert signal.getsignal(signal.SIGTERM) is before
     assert checkpoint.load(tmp_path / "run")[1]["step"] == 2
 
 
 def test_a_signal_in_the_last_batch_of_all_lets_the_run_finish(tmp_path):
-    assert train_run(SMALL, tmp_path / "run", progress=StopAt(27)).epochs == 3
+    assert train_run(SMALL, tmp_path / "run", watcher=StopAt(27)).epochs == 3
 
 
 def test_a_damaged_checkpoint_costs_an_epoch_and_not_the_bits(tmp_path):
     train_run(SMALL, tmp_path / "whole")
     with pytest.raises(Interrupted):
-        train_run(SMALL, tmp_path / "run", progress=StopAt(22))
-    (tmp_path / "run" / checkpoint.CURRENT).write_bytes(b"damaged")
+        train_run(SMALL, tmp_path / "run", watcher=StopAt(22))
+    (tmp_path / "run" / store.CHECKPOINT).write_bytes(b"damaged")
     with pytest.warns(UserWarning, match="going on from the one before"):
         train_run(SMALL, tmp_path / "run")
     assert results(tmp_path / "run") == results(tmp_path / "whole")

@@ -3,7 +3,7 @@
 Initial weights and batches depend on the seed alone, so runs of one seed differ in nothing but the pooling, and
 differences between poolings can be taken seed by seed. A comparison is a folder::
 
-    OUT/runs/POOLING/seed-N/    one run each, see `multipartite.experiments.run.runs`
+    OUT/runs/POOLING/seed-N/    one run each, see `multipartite.experiments.run.store`
     OUT/report/                 what `multipartite report` writes
 
 Nothing else is kept: what is finished, what is half done and what is new is read off the runs themselves, so a
@@ -20,7 +20,8 @@ from pathlib import Path
 from multipartite import pooling
 from multipartite.errors import InputError
 from multipartite.experiments.grid.jobs import Job
-from multipartite.experiments.run.runs import RunConfig, read_run
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.store import is_run, read_run
 from multipartite.pooling.registry import find
 from multipartite.words import Places
 
@@ -66,8 +67,8 @@ class Grid:
 
     def check(self, out: Path) -> None:
         """Refuse an `out` that holds runs of other settings; better now than after hours of training."""
-        for head in sorted(out.glob("runs/*/seed-*/config.json")):
-            there = read_run(head.parent).config
+        for folder in filter(is_run, sorted(out.glob("runs/*/seed-*"))):
+            there = read_run(folder).config
             if names := different_settings([self.base, there]):
                 was, now = (", ".join(f"{n}={getattr(c, n)!r}" for n in names) for c in (there, self.base))
                 raise InputError(f"{out} holds runs with {was}, not {now}: choose another --out")

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multipartite.errors import InputError
-from multipartite.experiments.run.files import leftovers
-from multipartite.experiments.run.progress import Watcher
-from multipartite.experiments.run.runs import Epoch, RunConfig, Summary, train_run
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.store import Epoch, Summary, leftovers, lock_file, progress
+from multipartite.experiments.run.training import train_run
+from multipartite.experiments.run.watching import Watcher
 
 __all__ = ["Job", "Outcome", "die_with", "work"]
 
@@ -41,11 +42,6 @@ class Job:
     def name(self) -> str:
         """The last two parts of the folder: pooling and seed."""
         return "/".join(self.folder.parts[-2:])
-
-    @property
-    def lock(self) -> Path:
-        """The file that is locked while a process works on the run; it lies beside the run's folder."""
-        return self.folder.with_name(f".{self.folder.name}.lock")
 
 
 @dataclass(frozen=True)
@@ -92,13 +88,14 @@ def work(job: Job) -> Outcome:
         return Outcome(job)
     try:
         job.folder.parent.mkdir(parents=True, exist_ok=True)
-        with _ONE_RUN, _locked(job.lock):
+        lock = lock_file(job.folder)
+        with _ONE_RUN, _locked(lock):
             for part in leftovers(job.folder):
                 part.unlink()
-            if job.pause is not None and _epochs(job.folder) >= job.pause:
+            if job.pause is not None and progress(job.folder).epochs >= job.pause:
                 return Outcome(job)
-            summary = train_run(job.config, job.folder, progress=_Pause(job.pause, job.until))
-            job.lock.unlink(missing_ok=True)  # whoever still waits for it will find the run finished
+            summary = train_run(job.config, job.folder, watcher=_Pause(job.pause, job.until))
+            lock.unlink(missing_ok=True)  # whoever still waits for it will find the run finished
     except _Paused:
         return Outcome(job)
     except (InputError, OSError) as error:
@@ -106,14 +103,6 @@ def work(job: Job) -> Outcome:
     except Exception as error:  # whatever it is, it must not take the other runs with it
         return Outcome(job, failure=f"{type(error).__name__}: {error}")
     return Outcome(job, summary)
-
-
-def _epochs(folder: Path) -> int:
-    """How many epochs of a run are done."""
-    try:
-        return (folder / "metrics.jsonl").read_bytes().count(b"\n")
-    except FileNotFoundError:
-        return 0
 
 
 @contextmanager

@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from multipartite.experiments.grid.jobs import Job
+from multipartite.experiments.run.store import Progress, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["Overview", "Standing", "live", "standing"]
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How far a run is: epochs done, the newest validation (else training) error, the test error at the end."""
-
-    epochs: int = 0
-    error: float | None = None
-    test: float | None = None
-    taken: float = 0.0  # when a process took it up, seconds since the epoch
-
-
-def standing(job: Job) -> Standing:
-    """Read how far a run is; a run that is not there yet has not begun.
-
-    Examples
-    --------
-    >>> from multipartite.experiments.run.runs import RunConfig
-    >>> standing(Job(RunConfig(), Path("nowhere/max/seed-0")))
-    Standing(epochs=0, error=None, test=None, taken=0.0)
-    """
-    summary, metrics = job.folder / "summary.json", job.folder / "metrics.jsonl"
-    try:
-        return Standing(job.config.epochs, test=json.loads(summary.read_bytes())["test"]["top1"])
-    except FileNotFoundError:
-        pass
-    taken = job.lock.stat().st_mtime if job.lock.exists() else 0.0
-    lines = metrics.read_bytes().splitlines() if metrics.exists() else []
-    if not lines:
-        return Standing(taken=taken)
-    last = json.loads(lines[-1])
-    return Standing(len(lines), (last["validation"] or last["train"])["top1"], taken=taken)
+__all__ = ["Overview", "live"]
 
 
 class Overview:
@@ -58,13 +25,13 @@ class Overview:
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = jobs
         self.began = time.time()
-        self.finished: dict[Path, Standing] = {}
-        self.before = sum(self._standing(job).epochs for job in jobs)
+        self.finished: dict[Path, Progress] = {}
+        self.before = sum(self._progress(job).epochs for job in jobs)
         self.total = sum(job.config.epochs for job in jobs)
 
-    def _standing(self, job: Job) -> Standing:
+    def _progress(self, job: Job) -> Progress:
         if job.folder not in self.finished:
-            now = standing(job)
+            now = progress(job.folder)
             if now.test is None:
                 return now
             self.finished[job.folder] = now
@@ -80,7 +47,7 @@ class Overview:
         everything = 0
         for pooling in dict.fromkeys(job.config.pooling for job in self.jobs):
             jobs = [job for job in self.jobs if job.config.pooling == pooling]
-            states = [self._standing(job) for job in jobs]
+            states = [self._progress(job) for job in jobs]
             tests = [s.test for s in states if s.test is not None]
             epochs, total = sum(s.epochs for s in states), sum(job.config.epochs for job in jobs)
             everything += epochs

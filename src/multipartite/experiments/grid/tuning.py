@@ -23,10 +23,10 @@ from multipartite import pooling
 from multipartite.errors import InputError
 from multipartite.experiments.grid.comparison import place
 from multipartite.experiments.grid.jobs import Job
-from multipartite.experiments.grid.scheduling import run_jobs, workers_starting
-from multipartite.experiments.run.assembly import assemble, prepare
-from multipartite.experiments.run.files import write_json
-from multipartite.experiments.run.runs import RunConfig, read_run
+from multipartite.experiments.grid.workers import run_jobs, workers_starting
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.setup import assemble, prepare
+from multipartite.experiments.run.store import read_run, write_json
 
 __all__ = ["SPACE", "Trial", "Tuned", "rungs", "settings", "tune"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from pathlib import Path
 
 from multipartite.errors import InputError
 from multipartite.experiments.grid.comparison import different_settings
-from multipartite.experiments.run.runs import Run, RunConfig, Summary, read_run
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.store import Run, Summary, is_run, read_run
 from multipartite.words import Places
 
 __all__ = ["BASELINE", "Collection", "collect"]
@@ -74,19 +74,11 @@ def collect(folder: Path | str) -> Collection:
 
 def _folders(folder: Path) -> Iterator[Path]:
     """Folders of runs in and under `folder`; other people's config.json files are passed over."""
-    for place, below, files in os.walk(folder):
+    for place, below, _ in os.walk(folder):
         below[:] = sorted(name for name in below if not name.startswith("."))
-        if "config.json" in files and _ours(Path(place) / "config.json"):
+        if is_run(place):
             below.clear()
             yield Path(place)
-
-
-def _ours(path: Path) -> bool:
-    try:
-        head = json.loads(path.read_bytes())
-    except ValueError:
-        return False
-    return isinstance(head, dict) and {"format", "key", "config"} <= head.keys()
 
 
 def _comparable(runs: Sequence[Run]) -> None:

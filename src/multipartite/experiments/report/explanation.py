@@ -66,8 +66,8 @@ def explain(net: nn.Sequential, data: Dataset, index: int) -> Explanation:
 
     Examples
     --------
-    >>> from multipartite.experiments.run.assembly import assemble, prepare
-    >>> from multipartite.experiments.run.runs import RunConfig
+    >>> from multipartite.experiments.run.setup import assemble, prepare
+    >>> from multipartite.experiments.run.config import RunConfig
     >>> config = RunConfig("digits")
     >>> data = prepare(config)
     >>> seen = explain(assemble(config, data).eval(), data, 7)

@@ -19,8 +19,8 @@ from multipartite.experiments.data import Dataset
 from multipartite.experiments.report.collection import Collection
 from multipartite.experiments.report.explanation import look
 from multipartite.experiments.run import checkpoint
-from multipartite.experiments.run.assembly import assemble, prepare
-from multipartite.experiments.run.runs import Run
+from multipartite.experiments.run.setup import assemble, prepare
+from multipartite.experiments.run.store import Run
 
 __all__ = ["Gallery", "Strip", "gallery"]
 
@@ -77,7 +77,7 @@ def gallery(collection: Collection) -> Gallery:
 
 def _restored(run: Run, data: Dataset, tensors: dict[str, Tensor]) -> nn.Sequential:
     net = assemble(run.config, data)
-    net.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+    checkpoint.restore(tensors, net)
     return net.eval()
 
 

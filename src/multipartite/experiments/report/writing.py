@@ -12,7 +12,7 @@ from multipartite.experiments.report.gallery import Gallery, gallery
 from multipartite.experiments.report.page import Content, html, markdown
 from multipartite.experiments.report.tables import Row, curves, sheets, tabulate
 from multipartite.experiments.report.verdict import verdict
-from multipartite.experiments.run.files import write_atomically
+from multipartite.experiments.run.store import write_atomically
 
 __all__ = ["Report", "write_report"]
 
@@ -43,7 +43,7 @@ def write_report(folder: Path | str, out: Path | str | None = None, *, pictures:
     --------
     >>> import tempfile
     >>> from multipartite.experiments.grid.jobs import Job, work
-    >>> from multipartite.experiments.run.runs import RunConfig
+    >>> from multipartite.experiments.run.config import RunConfig
     >>> folder = Path(tempfile.mkdtemp())
     >>> outcome = work(Job(RunConfig("digits", epochs=1, limit=200, threads=1), folder / "max" / "seed-0"))
     >>> report = write_report(folder, pictures=False)

@@ -1,7 +1,8 @@
 """Checkpoints without pickle: tensors and a JSON record in one safetensors file, with a digest over both.
 
 One file, so that tensors and record cannot come from different moments; the one before is kept, so that a
-damaged file costs an epoch and not the run.
+damaged file costs an epoch and not the run. The tensors are called ``model.NAME`` (parameters and buffers) and
+``optimizer.KIND.NAME``; `state` and `restore` alone know that.
 """
 
 from __future__ import annotations
@@ -15,16 +16,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors import torch as safetensors
-from torch import Tensor
+from torch import Tensor, nn
 
 from multipartite.errors import InputError
 from multipartite.experiments.run.config import FORMAT
-from multipartite.experiments.run.files import write_atomically
+from multipartite.experiments.run.store import CHECKPOINT, PREVIOUS, write_atomically
 
-__all__ = ["CURRENT", "PREVIOUS", "digest", "load", "save"]
-
-CURRENT = "checkpoint.safetensors"
-PREVIOUS = "checkpoint-previous.safetensors"
+__all__ = ["digest", "load", "restore", "save", "state"]
 
 
 class _Damaged(Exception):
@@ -49,6 +47,38 @@ def digest(tensors: dict[str, Tensor], record: str = "") -> str:
     return state.hexdigest()
 
 
+def state(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Gather everything that the next step depends on: parameters, buffers, momentum."""
+    tensors = {f"model.{name}": tensor for name, tensor in net.state_dict().items()}
+    for name, parameter in net.named_parameters():
+        for kind, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer.{kind}.{name}"] = value
+    return tensors
+
+
+def restore(tensors: dict[str, Tensor], net: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+    """Undo :func:`state`, of the network alone where no optimiser is given.
+
+    Examples
+    --------
+    >>> one, two = nn.Linear(2, 1), nn.Linear(2, 1)
+    >>> restore(state(one, torch.optim.SGD(one.parameters())), two)
+    >>> bool((one.weight == two.weight).all())
+    True
+    """
+    net.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+    if optimizer is None:
+        return
+    parameters = dict(net.named_parameters())
+    for key, tensor in tensors.items():
+        place, _, rest = key.partition(".")
+        if place == "optimizer":
+            kind, _, name = rest.partition(".")
+            with torch.no_grad():  # the layout of the parameter, so that the same kernels run as before
+                optimizer.state[parameters[name]][kind] = torch.empty_like(parameters[name]).copy_(tensor)
+
+
 def save(folder: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
     """Write a checkpoint into `folder` and keep the one before; a crash leaves one that loads.
 
@@ -63,7 +93,7 @@ def save(folder: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> No
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record, allow_nan=False)
     head = {"format": str(FORMAT), "record": text, "digest": digest(tensors, text)}
-    write_atomically(folder / CURRENT, safetensors.save(tensors, head), keep=folder / PREVIOUS)
+    write_atomically(folder / CHECKPOINT, safetensors.save(tensors, head), keep=folder / PREVIOUS)
 
 
 def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -72,7 +102,7 @@ def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     A damaged one is passed over with a warning in favour of the one before it.
     """
     reasons = []
-    for name in (CURRENT, PREVIOUS):
+    for name in (CHECKPOINT, PREVIOUS):
         path = folder / name
         if not path.exists():
             continue

@@ -11,7 +11,6 @@ from typing import Any
 from multipartite import pooling
 from multipartite.errors import InputError, unknown
 from multipartite.experiments.run import networks
-from multipartite.experiments.run.schedules import SCHEDULES
 from multipartite.words import Places
 
 __all__ = ["FORMAT", "PRECISIONS", "RunConfig"]
@@ -81,6 +80,12 @@ class RunConfig:
     download: bool = True
 
     def __post_init__(self) -> None:
+        self._check_values()
+        networks.parse(self.network)
+        for word in Places.parse(self.pooling).words:
+            pooling.create(word, 2, num_classes=2)
+
+    def _check_values(self) -> None:
         for name in ("epochs", "batch_size", "devices", "num_nodes", "limit", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -95,8 +100,8 @@ class RunConfig:
             raise InputError(f"momentum must lie in [0, 1), got {self.momentum}")
         if self.weight_decay is not None and not 0 <= self.weight_decay < float("inf"):
             raise InputError(f"weight_decay must be at least 0, got {self.weight_decay}")
-        if self.schedule is not None and self.schedule not in SCHEDULES:
-            raise unknown("schedule", self.schedule, SCHEDULES)
+        if self.schedule is not None and self.schedule not in networks.SCHEDULES:
+            raise unknown("schedule", self.schedule, networks.SCHEDULES)
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         if self.batch_size % (self.devices * self.num_nodes):
@@ -104,9 +109,6 @@ class RunConfig:
                 f"batch_size={self.batch_size} must divide evenly among "
                 f"{self.devices * self.num_nodes} devices: choose a multiple"
             )
-        networks.parse(self.network)
-        for word in Places.parse(self.pooling).words:
-            pooling.create(word, 2, num_classes=2)
 
     @property
     def key(self) -> str:
@@ -122,12 +124,19 @@ class RunConfig:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RunConfig:
-        """Read what `to_json` gave; an unknown name is an error."""
-        known = [field.name for field in dataclasses.fields(cls)]
+        """Read what `to_json` gave; an unknown entry is an error.
+
+        A pooling or network that is somebody's own need not be at hand: numbers can be read without it.
+        """
+        known = {field.name: field.default for field in dataclasses.fields(cls)}
         for name in values:
             if name not in known:
                 raise unknown("entry of a run's configuration:", name, known)
-        return cls(**values)
+        config = object.__new__(cls)
+        for name, default in known.items():
+            object.__setattr__(config, name, values.get(name, default))
+        config._check_values()
+        return config
 
     def recipe(self, channels: int, size: tuple[int, int]) -> networks.Recipe:
         """Settle what SGD is given: the network's recipe, but for what is set here."""

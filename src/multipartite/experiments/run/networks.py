@@ -6,6 +6,7 @@ weights depend on the seed alone: two networks that differ in their pooling star
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,10 +20,16 @@ from multipartite.errors import InputError, unknown
 from multipartite.pooling.supervision import SupervisedLayer
 from multipartite.words import Places, Word
 
-__all__ = ["Recipe", "available", "build", "initialise", "parse", "recipe"]
+__all__ = ["SCHEDULES", "Recipe", "available", "build", "initialise", "parse", "recipe"]
 
 Layers = OrderedDict[str, nn.Module]
 Pool = Callable[[int, int, int], nn.Module]  # (channels, kernel size, stride) -> layer
+
+SCHEDULES: dict[str, Callable[[float], float]] = {  # share of the run that is done -> factor of the learning rate
+    "constant": lambda done: 1.0,
+    "cosine": lambda done: 0.5 * (1.0 + math.cos(math.pi * done)),
+    "linear": lambda done: 1.0 - 0.99 * done,  # down to a hundredth, after Zeiler and Fergus
+}
 
 
 @dataclass(frozen=True)

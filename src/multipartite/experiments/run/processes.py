@@ -1,20 +1,25 @@
-"""One process or many: what Fabric needs to be asked in either case."""
+"""One process or many, and how they end politely: what Fabric and the system are asked."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from multipartite.errors import InputError
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.metrics import Meter
+from multipartite.experiments.run.meters import Meter
 
-__all__ = ["diverged", "on_first", "start", "stopping", "summed"]
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+__all__ = ["diverged", "on_first", "start", "stop_requests", "stopping", "summed"]
 
 T = TypeVar("T")
 _AGREE = 20  # with several processes, how many steps until they ask each other whether to go on
@@ -22,6 +27,9 @@ _AGREE = 20  # with several processes, how many steps until they ask each other 
 
 def start(config: RunConfig) -> Fabric:
     """Settle where a run goes: torchrun's word counts, else the configuration's."""
+    from lightning_fabric import Fabric  # slow to import
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
+
     devices, nodes = config.devices, config.num_nodes
     if torch.distributed.is_available() and torch.distributed.is_torchelastic_launched():  # torchrun has the say
         devices, nodes = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
@@ -52,6 +60,41 @@ def on_first(fabric: Fabric, act: Callable[[], T]) -> T:
         raise outcome
     given: T = outcome
     return given
+
+
+@contextmanager
+def stop_requests() -> Iterator[Callable[[], bool]]:
+    """Give a function that tells whether SIGINT or SIGTERM has come; a second one interrupts at once.
+
+    Outside the main thread, where Python sets no handlers, nothing is ever noted.
+
+    Examples
+    --------
+    >>> with stop_requests() as asked:
+    ...     before = asked()
+    ...     signal.raise_signal(signal.SIGTERM)
+    ...     before, asked()
+    (False, True)
+    """
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield noted.is_set
+        return
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.getsignal(kind) for kind in kinds}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.set()
+        for kind in kinds:
+            signal.signal(kind, before[kind])
+
+    for kind in kinds:
+        signal.signal(kind, note)
+    try:
+        yield noted.is_set
+    finally:
+        for kind in kinds:
+            signal.signal(kind, before[kind])
 
 
 def stopping(fabric: Fabric, asked: Callable[[], bool], step: int) -> bool:

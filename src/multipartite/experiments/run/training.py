@@ -1,6 +1,13 @@
-"""Training: an explicit loop over Lightning Fabric that reads top to bottom.
+"""Training: from a configuration to a finished run, by an explicit loop that reads top to bottom.
 
-A `Position` is all that a checkpoint holds beside weights and momentum for a run to go on to the same bits.
+>>> import pathlib, tempfile
+>>> from multipartite.experiments.run.store import read_run
+>>> out = pathlib.Path(tempfile.mkdtemp()) / "first"
+>>> config = RunConfig("digits", pooling="max", epochs=2, seed=0, limit=300, threads=1)
+>>> summary = train_run(config, out)  # trains, or goes on, or returns at once what is finished
+>>> run = read_run(out)
+>>> run.config.key == config.key, len(run.metrics), run.summary == summary
+(True, 2, True)
 """
 
 from __future__ import annotations
@@ -11,35 +18,50 @@ import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 
 from multipartite.errors import InputError
 from multipartite.experiments.data import Dataset, Split
 from multipartite.experiments.run import checkpoint, networks
 from multipartite.experiments.run.batches import Images, batch_order, seed_step
-from multipartite.experiments.run.files import write_json
-from multipartite.experiments.run.interrupt import stop_requests
-from multipartite.experiments.run.machine import PeakMemory
-from multipartite.experiments.run.metrics import Meter, Metrics
-from multipartite.experiments.run.processes import diverged, on_first, stopping, summed
-from multipartite.experiments.run.progress import Watcher
-from multipartite.experiments.run.runs import Epoch, Interrupted, RunConfig, Summary, write_metrics
-from multipartite.experiments.run.schedules import SCHEDULES
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.meters import Meter, PeakMemory
+from multipartite.experiments.run.processes import diverged, on_first, start, stop_requests, stopping, summed
+from multipartite.experiments.run.setup import assemble, prepare
+from multipartite.experiments.run.store import (
+    Epoch,
+    Metrics,
+    Summary,
+    find_run,
+    write_head,
+    write_metrics,
+    write_summary,
+)
+from multipartite.experiments.run.watching import Watcher
 from multipartite.pooling.labels import supervise
 
-__all__ = ["Position", "evaluate", "train"]
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+__all__ = ["Interrupted", "evaluate", "train_run"]
 
 _EVALUATION_BATCH = 500
 
 
+class Interrupted(KeyboardInterrupt):
+    """A run was stopped by the user or the system after it wrote a checkpoint."""
+
+
 @dataclass
 class Position:
-    """Where a run stands: the next step is `step` of `epoch`; `sums` and `seconds` are those of its epoch."""
+    """Where a run stands: the next step is `step` of `epoch`; `sums` and `seconds` are those of its epoch.
+
+    It is all that a checkpoint holds beside weights and momentum for a run to go on to the same bits.
+    """
 
     epoch: int = 0
     step: int = 0
@@ -53,7 +75,48 @@ class Position:
         return cls(**{**values, "history": [Epoch.from_json(epoch) for epoch in values["history"]]})
 
 
-def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: Fabric, watcher: Watcher) -> Summary:
+def train_run(config: RunConfig, out: Path | str, *, watcher: Watcher | None = None, resume: bool = True) -> Summary:
+    """Train the run that `config` describes in the folder `out`, or go on with it; see the module's example.
+
+    A finished run is returned as it is; an unfinished one goes on where its checkpoint stands; a folder of another
+    run is refused. Ctrl-C and SIGTERM write a checkpoint and raise :class:`Interrupted`.
+
+    Parameters
+    ----------
+    config : RunConfig
+        What to train.
+    out : Path
+        The run's folder, made where it is missing.
+    watcher : Watcher, optional
+        Told about every step and epoch.
+    resume : bool
+        Whether `out` may already hold this run.
+    """
+    out = Path(out)
+    fabric = start(config)
+    fabric.launch()
+    threads = torch.get_num_threads()
+    watcher = watcher if watcher is not None and fabric.is_global_zero else Watcher()
+    try:
+        torch.set_num_threads(config.threads or threads)
+        run = on_first(fabric, lambda: find_run(config, out, resume))
+        if run is not None and run.summary is not None:
+            return run.summary
+        with fabric.rank_zero_first():  # which may download
+            data = prepare(config)
+        net = assemble(config, data)
+        if run is None:  # now that nothing in the configuration can be wrong
+            on_first(fabric, lambda: write_head(config, out))
+        with torch.random.fork_rng(devices=[]):  # the loop seeds torch, which is the caller's own
+            summary = _train(config, data, net, out, fabric, watcher)
+        watcher.finish(summary)
+        return summary
+    finally:
+        watcher.close()
+        torch.set_num_threads(threads)
+
+
+def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: Fabric, watcher: Watcher) -> Summary:
     """Train from the newest checkpoint in `out`, or from the start, to the end; write everything there."""
     channels, *size = data.shape
     network, width = networks.parse(config.network, channels, (size[0], size[1]))
@@ -62,7 +125,7 @@ def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: F
     peak = PeakMemory(fabric.device)
 
     # Network and optimiser.
-    initial = checkpoint.digest(_weights(net))
+    initial = checkpoint.digest(dict(net.named_parameters()))
     net.to(memory_format=layout)  # type: ignore[call-overload]
     sgd = torch.optim.SGD(net.parameters(), recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay)
     model, optimizer = fabric.setup(net, sgd)
@@ -80,12 +143,12 @@ def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: F
     position = Position()
     found = on_first(fabric, lambda: checkpoint.load(out))
     if found is not None:
-        _restore(net, sgd, found[0])
+        checkpoint.restore(found[0], net, sgd)
         position = Position.from_json(found[1])
 
     def save() -> None:
         if fabric.is_global_zero:
-            checkpoint.save(out, _state(net, sgd), dataclasses.asdict(position))
+            checkpoint.save(out, checkpoint.state(net, sgd), dataclasses.asdict(position))
 
     watcher.start(config, config.epochs * steps, position.epoch * steps + position.step)
     with stop_requests() as asked:
@@ -99,7 +162,7 @@ def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: F
 
             for step in range(position.step, steps):
                 now = epoch * steps + step
-                lr = recipe.lr * SCHEDULES[recipe.schedule](now / (config.epochs * steps))
+                lr = recipe.lr * networks.SCHEDULES[recipe.schedule](now / (config.epochs * steps))
                 sgd.param_groups[0]["lr"] = lr
                 seed_step(config.seed, now, fabric.global_rank, fabric.device)
 
@@ -158,11 +221,11 @@ def train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: F
         network=f"{network}:width={width}",
         initial=initial,
         order=checkpoint.digest(orders),
-        final=checkpoint.digest(_state(net, sgd)),
+        final=checkpoint.digest(checkpoint.state(net, sgd)),
     )
     if fabric.is_global_zero:
         write_metrics(out, position.history)
-        write_json(out / "summary.json", summary.to_json())
+        write_summary(out, summary)
     return summary
 
 
@@ -178,29 +241,3 @@ def evaluate(fabric: Fabric, net: nn.Module, images: Images) -> Metrics:
             logits = net(x).float()
         meter.update(logits, labels, F.cross_entropy(logits, labels))
     return summed(fabric, meter).result()
-
-
-def _weights(net: nn.Module) -> dict[str, Tensor]:
-    return dict(net.named_parameters())
-
-
-def _state(net: nn.Module, sgd: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Everything that the next step depends on: parameters, buffers, momentum."""
-    tensors = {f"model.{name}": tensor for name, tensor in net.state_dict().items()}
-    for name, parameter in net.named_parameters():
-        for kind, value in sgd.state.get(parameter, {}).items():
-            if isinstance(value, Tensor):
-                tensors[f"optimizer.{kind}.{name}"] = value
-    return tensors
-
-
-def _restore(net: nn.Module, sgd: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Undo `_state`."""
-    net.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
-    parameters = dict(net.named_parameters())
-    for key, tensor in tensors.items():
-        place, _, rest = key.partition(".")
-        if place == "optimizer":
-            kind, _, name = rest.partition(".")
-            with torch.no_grad():  # the layout of the parameter, so that the same kernels run as before
-                sgd.state[parameters[name]][kind] = torch.empty_like(parameters[name]).copy_(tensor)

@@ -40,7 +40,7 @@ def workers_for(jobs: Sequence[Job], wanted: int | None = None) -> int:
     Examples
     --------
     >>> from pathlib import Path
-    >>> from multipartite.experiments.run.runs import RunConfig
+    >>> from multipartite.experiments.run.config import RunConfig
     >>> job = Job(RunConfig("digits", threads=cores()), Path("runs/max/seed-0"))
     >>> workers_for([job, job]), workers_for([job, job], wanted=5)
     (1, 2)
@@ -89,7 +89,7 @@ def _start(workers: int) -> None:
 
 def _ready(parent: int) -> None:
     die_with(parent)
-    import multipartite.experiments.run.launching  # noqa: F401
+    import lightning_fabric  # noqa: F401
 
 
 def _parallel(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:

@@ -5,8 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from multipartite.experiments.run.progress import Several, Terminal, Watcher
-from multipartite.experiments.run.runs import RunConfig, train_run
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.training import train_run
+from multipartite.experiments.run.watching import Several, Terminal, Watcher
 
 CONFIG = RunConfig("digits", epochs=2, limit=300, batch_size=30, threads=1)
 
@@ -33,7 +34,7 @@ class Heard(Watcher):
 
 def test_a_watcher_hears_everything_in_order(tmp_path):
     one, two = Heard(), Heard()
-    train_run(CONFIG, tmp_path / "run", progress=Several(one, two))
+    train_run(CONFIG, tmp_path / "run", watcher=Several(one, two))
     epochs = [[("step", epoch)] * 9 + [("epoch", epoch)] for epoch in (1, 2)]
     assert one.words == two.words == [("start", 18, 0), *epochs[0], *epochs[1], ("finish", 2), ("close",)]
 
@@ -44,7 +45,7 @@ def test_lines_on_a_terminal_and_silence_elsewhere(tmp_path, monkeypatch, termin
     monkeypatch.setattr("rich.console.Console", lambda **_: Console(file=stream, force_terminal=terminal, width=120))
     watcher = Terminal()
     watcher.shown = -1.0
-    train_run(CONFIG, tmp_path / "run", progress=watcher)
+    train_run(CONFIG, tmp_path / "run", watcher=watcher)
     text = stream.getvalue()
     if not terminal:
         assert text == ""

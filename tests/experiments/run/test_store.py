@@ -2,11 +2,15 @@
 
 import dataclasses
 import json
+import time
+from pathlib import Path
 
 import pytest
 
 from multipartite.errors import InputError
-from multipartite.experiments.run.runs import RunConfig, read_run, train_run
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.store import Progress, is_run, lock_file, progress, read_run
+from multipartite.experiments.run.training import train_run
 
 SMALL = RunConfig("digits", epochs=2, limit=330, batch_size=33, threads=1)
 
@@ -90,11 +94,60 @@ def test_an_older_format_is_said(tmp_path, head):
         read_run(tmp_path)
 
 
-def test_damaged_text_is_said(tmp_path, finished):
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(InputError, match=r"config.json is damaged"):
-        read_run(tmp_path)
-    (tmp_path / "config.json").write_bytes((finished / "config.json").read_bytes())
-    (tmp_path / "metrics.jsonl").write_text('{"epoch": 1}\n')
-    with pytest.raises(InputError, match=r"is damaged .*train it again"):
-        read_run(tmp_path)
+def copied(run, folder):
+    folder.mkdir()
+    for path in run.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("config.json", "{", r"config.json is damaged \(Expecting"),
+        ("config.json", "", r"config.json is damaged \(Expecting"),
+        ("metrics.jsonl", '{"epoch": 1}\n', r"is damaged \(KeyError"),
+        ("metrics.jsonl", "\x00\x00", r"is damaged \(JSONDecodeError"),
+        ("metrics.jsonl", "", r"is damaged \(metrics.jsonl holds 0 of 2 epochs\)"),
+        ("summary.json", "[]", r"is damaged \(TypeError"),
+    ],
+)
+def test_a_damaged_run_is_still_a_run_and_the_folder_to_delete_is_named(tmp_path, finished, name, content, reason):
+    folder = copied(finished, tmp_path / "run")
+    (folder / name).write_text(content)
+    assert is_run(folder)
+    with pytest.raises(InputError, match=rf"{reason}.*: delete {folder} and train the run again$"):
+        read_run(folder)
+
+
+def test_other_people_s_configurations_are_no_runs(tmp_path, finished):
+    assert is_run(finished)
+    assert not is_run(tmp_path)
+    for content in ("{}", "[]", "{", '{"format": 1}'):
+        (tmp_path / "config.json").write_text(content)
+        assert not is_run(tmp_path)
+
+
+def test_progress_is_read_off_the_folder(tmp_path, finished):
+    run = read_run(finished)
+    assert progress(finished) == Progress(2, test=run.summary.test.top1)
+    folder = copied(finished, tmp_path / "run")
+    (folder / "summary.json").unlink()
+    assert progress(folder) == Progress(2, error=run.metrics[-1].validation.top1)
+    lock_file(folder).touch()
+    assert progress(folder).taken == pytest.approx(time.time(), abs=60)
+    (folder / "metrics.jsonl").unlink()
+    assert progress(folder).epochs == 0
+
+
+RESULTS = Path(__file__).parents[3] / "results"
+
+
+def test_every_committed_run_is_read():
+    folders = sorted(path.parent for path in RESULTS.rglob("config.json"))
+    assert len(folders) >= 100
+    for folder in folders:
+        assert is_run(folder)
+        run = read_run(folder)
+        assert run.finished
+        assert run.config.key == run.summary.key

@@ -11,7 +11,7 @@ from multipartite.errors import InputError
 from multipartite.experiments.data import Dataset, load
 from multipartite.experiments.run import checkpoint, networks
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.runs import Run, read_run
+from multipartite.experiments.run.store import Run, read_run
 
 __all__ = ["assemble", "load_trained", "prepare"]
 
@@ -68,5 +68,5 @@ def load_trained(path: Path | str, data_dir: str | None = None) -> tuple[Run, Da
         raise InputError(f"{run.path} has no checkpoint yet: train it first, with --resume")
     data = prepare(dataclasses.replace(run.config, data_dir=data_dir or run.config.data_dir))
     net = assemble(run.config, data)
-    net.load_state_dict({k.removeprefix("model."): v for k, v in found[0].items() if k.startswith("model.")})
+    checkpoint.restore(found[0], net)
     return run, data, net.eval()

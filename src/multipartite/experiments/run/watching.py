@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from multipartite.experiments.run.metrics import Meter
-    from multipartite.experiments.run.runs import Epoch, RunConfig, Summary
+    from multipartite.experiments.run.config import RunConfig
+    from multipartite.experiments.run.meters import Meter
+    from multipartite.experiments.run.store import Epoch, Summary
 
 __all__ = ["Several", "TensorBoard", "Terminal", "Watcher"]
 

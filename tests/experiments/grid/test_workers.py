@@ -13,8 +13,9 @@ import pytest
 from multipartite.errors import InputError
 from multipartite.experiments.grid.comparison import Grid
 from multipartite.experiments.grid.jobs import Job, work
-from multipartite.experiments.grid.scheduling import cores, run_jobs, workers_for, workers_starting
-from multipartite.experiments.run.runs import RunConfig, read_run
+from multipartite.experiments.grid.workers import cores, run_jobs, workers_for, workers_starting
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.store import read_run
 
 CONFIG = RunConfig("digits", epochs=2, limit=200, threads=1)
 psutil = pytest.importorskip("psutil")
@@ -51,7 +52,7 @@ def test_workers_that_stand_from_before_follow_to_the_folder_where_the_parent_is
 
 
 def _has_what_training_needs():
-    return "multipartite.experiments.run.launching" in sys.modules, os.getpid()
+    return "lightning_fabric" in sys.modules, os.getpid()
 
 
 def test_workers_are_ready_when_the_body_ends():
@@ -100,8 +101,8 @@ PARENT = """
 import sys
 from pathlib import Path
 from multipartite.experiments.grid.comparison import Grid
-from multipartite.experiments.run.runs import RunConfig
-from multipartite.experiments.grid.scheduling import run_jobs
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.grid.workers import run_jobs
 if __name__ == "__main__":
     list(run_jobs(Grid(RunConfig("digits", epochs=5000, threads=1), ("max",), 2).jobs(Path(sys.argv[1])), 2))
 """

@@ -1,39 +1,17 @@
-"""The three figures of the paper's curves: objective, top-1 and top-5 error."""
+"""What is measured while a network trains: the three figures of the paper's curves, and peak memory."""
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from typing import Any
+import platform
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-__all__ = ["Meter", "Metrics"]
+from multipartite.experiments.run.store import Metrics
 
-
-@dataclass(frozen=True)
-class Metrics:
-    """Mean objective (cross entropy, nats) and errors in percent.
-
-    Examples
-    --------
-    >>> Metrics.from_json({"objective": 0.5, "top1": 12.0, "top5": 1.0}).top1
-    12.0
-    """
-
-    objective: float
-    top1: float
-    top5: float
-
-    def to_json(self) -> dict[str, float]:
-        """Plain values, ready for :mod:`json`."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Metrics:
-        """Read what `to_json` gave."""
-        return cls(**values)
+__all__ = ["Meter", "PeakMemory"]
 
 
 class Meter:
@@ -67,3 +45,33 @@ class Meter:
         """Means over everything added."""
         objective, top1, top5, n = self.sums.tolist()
         return Metrics(objective / n, 100.0 * top1 / n, 100.0 * top5 / n)
+
+
+class PeakMemory:
+    """Peak memory in bytes since it was made: of the device for CUDA, else of the process.
+
+    Examples
+    --------
+    >>> PeakMemory(torch.device("cpu")).read() > 10_000_000
+    True
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        else:
+            with suppress(OSError):  # Linux: set the high-water mark of the process back
+                Path("/proc/self/clear_refs").write_text("5")
+
+    def read(self) -> int:
+        """Read the peak so far."""
+        if self.device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self.device))
+        with suppress(OSError, StopIteration):
+            lines = Path("/proc/self/status").read_text().splitlines()
+            return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if platform.system() == "Darwin" else 1024 * peak

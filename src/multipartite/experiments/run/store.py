@@ -1,0 +1,408 @@
+"""The folder of a run: which files it holds, in which format, each written whole or not at all.
+
+======================================  =======================================================================
+``config.json``                         every choice, the run's key, versions and revision
+``metrics.jsonl``                       a line an epoch, an :class:`Epoch` each
+``checkpoint.safetensors``              where the run stands; ``checkpoint-previous.safetensors`` is the one before
+``summary.json``                        at the end, a :class:`Summary`
+======================================  =======================================================================
+
+Errors are in percent, speeds in images/s, memory in bytes. Nothing here imports torch: reading a run is quick.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from multipartite.errors import InputError
+from multipartite.experiments.run.config import FORMAT, RunConfig
+
+__all__ = [
+    "CHECKPOINT",
+    "PREVIOUS",
+    "Epoch",
+    "Metrics",
+    "Progress",
+    "Run",
+    "Summary",
+    "find_run",
+    "is_run",
+    "leftovers",
+    "lock_file",
+    "progress",
+    "read_run",
+    "versions",
+    "write_atomically",
+    "write_head",
+    "write_json",
+    "write_metrics",
+    "write_summary",
+]
+
+CHECKPOINT = "checkpoint.safetensors"
+PREVIOUS = "checkpoint-previous.safetensors"
+_CONFIG = "config.json"
+_METRICS = "metrics.jsonl"
+_SUMMARY = "summary.json"
+_PACKAGES = ("multipartite", "torch", "numpy", "scikit-learn", "lightning-fabric", "safetensors")
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Mean objective (cross entropy, nats) and errors in percent.
+
+    Examples
+    --------
+    >>> Metrics.from_json({"objective": 0.5, "top1": 12.0, "top5": 1.0}).top1
+    12.0
+    """
+
+    objective: float
+    top1: float
+    top5: float
+
+    def to_json(self) -> dict[str, float]:
+        """Plain values, ready for :mod:`json`."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Metrics:
+        """Read what `to_json` gave."""
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of ``metrics.jsonl``: `train` is the mean while training, `validation` is after the epoch."""
+
+    epoch: int
+    lr: float
+    train: Metrics
+    validation: Metrics | None
+    samples_per_second: float
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, ready for :mod:`json`."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Epoch:
+        """Read what `to_json` gave."""
+        return cls(**_with_metrics(values, "train", "validation"))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a finished run amounts to; `train`, `validation` and `test` are measured with the final weights.
+
+    `initial`, `order` and `final` are digests of the initial weights, of the batch order and of the final
+    state: equal digests, equal bits.
+    """
+
+    key: str
+    train: Metrics
+    validation: Metrics | None
+    test: Metrics
+    epochs: int
+    parameters: int
+    train_images: int
+    samples_per_second: float
+    seconds: float
+    peak_memory: int
+    device: str
+    threads: int
+    network: str
+    initial: str
+    order: str
+    final: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, ready for :mod:`json`."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Summary:
+        """Read what `to_json` gave."""
+        return cls(**_with_metrics(values, "train", "validation", "test"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as its folder tells it; `summary` is None until it is finished."""
+
+    path: Path
+    config: RunConfig
+    metrics: list[Epoch]
+    summary: Summary | None
+    versions: dict[str, str]
+    revision: str | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has its summary."""
+        return self.summary is not None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: epochs done, the newest validation (else training) error, the test error at the end."""
+
+    epochs: int = 0
+    error: float | None = None
+    test: float | None = None
+    taken: float = 0.0  # when a process last took it up, seconds since 1970
+
+
+def _with_metrics(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    read = {name: values[name] and Metrics.from_json(values[name]) for name in names}
+    return {**values, **read}
+
+
+def is_run(path: Path | str) -> bool:
+    """Whether a folder holds a run, if a damaged one; other people's ``config.json`` does not count.
+
+    Examples
+    --------
+    >>> is_run("no such folder")
+    False
+    """
+    path = Path(path)
+    try:
+        head = _read_json(path / _CONFIG)
+    except OSError:
+        return False
+    except ValueError:
+        return any((path / name).exists() for name in (_METRICS, _SUMMARY, CHECKPOINT))
+    return isinstance(head, dict) and {"format", "key", "config"} <= head.keys()
+
+
+def read_run(path: Path | str) -> Run:
+    """Read the folder of a run, finished or not.
+
+    Examples
+    --------
+    >>> read_run("no such folder")
+    Traceback (most recent call last):
+        ...
+    multipartite.errors.InputError: no such folder holds no run: there is no config.json in it
+    """
+    path = Path(path)
+    again = f"delete {path} and train the run again"
+    try:
+        head = _read_json(path / _CONFIG)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{path} holds no run: there is no {_CONFIG} in it") from None
+    except ValueError as error:
+        raise InputError(f"{path / _CONFIG} is damaged ({error}): {again}") from None
+    found = head.get("format") if isinstance(head, dict) else None
+    if found != FORMAT:
+        raise InputError(
+            f"{path} holds a run of format {found}, this version reads format {FORMAT}: "
+            "train it again into another folder, or read it with the version that wrote it"
+        )
+    lines, last = path / _METRICS, path / _SUMMARY
+    try:
+        text = lines.read_text(encoding="utf-8") if lines.exists() else ""
+        run = Run(
+            path=path,
+            config=RunConfig.from_json(head["config"]),
+            metrics=[Epoch.from_json(json.loads(line)) for line in text.splitlines()],
+            summary=Summary.from_json(_read_json(last)) if last.exists() else None,
+            versions=head["versions"],
+            revision=head["revision"],
+        )
+    except InputError as error:
+        raise InputError(f"the run in {path} cannot be read: {error}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"the run in {path} is damaged ({error!r}): {again}") from None
+    if run.summary is not None and len(run.metrics) != run.summary.epochs:
+        epochs = f"{len(run.metrics)} of {run.summary.epochs} epochs"
+        raise InputError(f"the run in {path} is damaged ({_METRICS} holds {epochs}): {again}")
+    return run
+
+
+def find_run(config: RunConfig, out: Path, resume: bool) -> Run | None:
+    """Give the run that `out` holds, None where a new one may go; another run or other files are refused."""
+    if not (out / _CONFIG).exists():
+        if out.exists() and (not out.is_dir() or set(out.iterdir()) - set(leftovers(out))):
+            raise InputError(f"{out} is there and is no run: choose a new folder")
+        return None
+    run = read_run(out)
+    if run.config.key != config.key:
+        ours, theirs = config.to_json(), run.config.to_json()
+        other = ", ".join(f"{k}={theirs[k]!r} not {v!r}" for k, v in ours.items() if theirs[k] != v)
+        raise InputError(f"{out} holds another run ({other}): choose another folder")
+    if not resume:
+        state = "finished" if run.finished else "unfinished"
+        raise InputError(f"{out} already holds this run, {state}: add --resume, or choose another folder")
+    return run
+
+
+def progress(path: Path) -> Progress:
+    """Read how far the run in a folder is, without reading all of it; where there is none, it has not begun.
+
+    Examples
+    --------
+    >>> progress(Path("no such folder"))
+    Progress(epochs=0, error=None, test=None, taken=0.0)
+    """
+    with suppress(FileNotFoundError):
+        summary = Summary.from_json(_read_json(path / _SUMMARY))
+        return Progress(summary.epochs, test=summary.test.top1)
+    taken, lines = 0.0, []
+    with suppress(FileNotFoundError):
+        taken = lock_file(path).stat().st_mtime
+    with suppress(FileNotFoundError):
+        lines = (path / _METRICS).read_bytes().splitlines()
+    if not lines:
+        return Progress(taken=taken)
+    last = Epoch.from_json(json.loads(lines[-1]))
+    return Progress(len(lines), (last.validation or last.train).top1, taken=taken)
+
+
+def lock_file(path: Path) -> Path:
+    """Give the file that is locked while a process works on the run in a folder; it lies beside the folder.
+
+    Examples
+    --------
+    >>> lock_file(Path("runs/first")).name
+    '.first.lock'
+    """
+    path = path.absolute()
+    return path.with_name(f".{path.name}.lock")
+
+
+def write_head(config: RunConfig, out: Path) -> None:
+    """Make the folder of a new run, with what it is and what it is made with."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {out} ({error.strerror}): choose another") from error
+    head = {"format": FORMAT, "key": config.key, "config": config.to_json()}
+    write_json(out / _CONFIG, {**head, "versions": versions(), "revision": _revision()})
+
+
+def write_metrics(out: Path, history: list[Epoch]) -> None:
+    """Write all epochs so far, whole or not at all."""
+    lines = [json.dumps(epoch.to_json(), allow_nan=False) + "\n" for epoch in history]
+    write_atomically(out / _METRICS, "".join(lines).encode())
+
+
+def write_summary(out: Path, summary: Summary) -> None:
+    """Write what makes a run a finished one."""
+    write_json(out / _SUMMARY, summary.to_json())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON, whole or not at all; NaN is refused, for no other reader knows it."""
+    write_atomically(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def write_atomically(path: Path, content: bytes, *, keep: Path | None = None) -> None:
+    """Write `content` to `path` so that a crash at any moment leaves the old file or the new one.
+
+    Parameters
+    ----------
+    path : Path
+        Where the content goes; its folder exists.
+    content : bytes
+        What the file holds afterwards.
+    keep : Path, optional
+        Where the file that was there before goes.
+
+    Raises
+    ------
+    OSError
+        The disk is full, say; what was there before is untouched and the message says what to do.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> write_atomically(folder / "a.txt", b"one")
+    >>> write_atomically(folder / "a.txt", b"two", keep=folder / "b.txt")
+    >>> (folder / "a.txt").read_bytes(), (folder / "b.txt").read_bytes()
+    (b'two', b'one')
+    """
+    beside = path.with_name(f".{path.name}.part")  # one name, so that a crash leaves one file at most
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            path.replace(keep)
+        beside.replace(path)
+        _flush_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        reason = error.strerror or type(error).__name__
+        message = f"cannot write {path} ({reason}); what was there before is untouched"
+        raise OSError(error.errno, message) from error
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files that a process left half written when it was killed.
+
+    Examples
+    --------
+    >>> leftovers(Path("no such folder"))
+    []
+    """
+    return list(folder.glob(".*.part"))
+
+
+def versions() -> dict[str, str]:
+    """Versions of what takes part in a run.
+
+    Examples
+    --------
+    >>> sorted(versions())[:2]
+    ['lightning-fabric', 'multipartite']
+    """
+    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _revision() -> str | None:
+    """Git revision of the package, with ``+`` where its files were changed; None outside a repository."""
+    here = Path(__file__)
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(here.parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", here.name)  # the repository is ours, not one that happens to hold us
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parents[2]))
+        return git("rev-parse", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a rename last through a power cut, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
