@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 
-from multipartite.experiments.data.registry import SOURCES
+from multipartite.experiments.data.catalogue import CATALOGUE
 
 
 def idx(array):
@@ -32,7 +32,7 @@ def mat(images, labels):
 def images_and_labels(name, part, n=40):
     """Random images of a data set's shape and labels that hold every class of the first ten."""
     random = np.random.default_rng([len(name), part == "train"])
-    return random.integers(0, 256, (n, *SOURCES[name].shape), np.uint8), np.arange(n) % 10
+    return random.integers(0, 256, (n, *CATALOGUE[name].shape), np.uint8), np.arange(n) % 10
 
 
 def official(name):
@@ -40,11 +40,11 @@ def official(name):
     train, test = (images_and_labels(name, part) for part in ("train", "test"))
     if name in ("mnist", "fashion-mnist"):
         arrays = [train[0][:, 0], train[1], test[0][:, 0], test[1]]
-        return {path: idx(array) for path, array in zip(SOURCES[name].files, arrays, strict=True)}
+        return {path: idx(array) for path, array in zip(CATALOGUE[name].files, arrays, strict=True)}
     if name == "svhn":
         return {"svhn/train_32x32.mat": mat(*train), "svhn/test_32x32.mat": mat(*test)}
     marks = 2 if name == "cifar100" else 1
-    train_files = len(SOURCES[name].files) - 1
+    train_files = len(CATALOGUE[name].files) - 1
     blobs = []
     for images, labels in [*zip(*(np.split(a, train_files) for a in train), strict=True), test]:
         columns = [np.full((len(labels), 1), 99)] * (marks - 1) + [
@@ -52,7 +52,7 @@ def official(name):
             images.reshape(len(labels), -1),
         ]
         blobs.append(np.concatenate(columns, axis=1).astype(np.uint8).tobytes())
-    return dict(zip(SOURCES[name].files, blobs, strict=True))
+    return dict(zip(CATALOGUE[name].files, blobs, strict=True))
 
 
 def lay_out(name, folder, monkeypatch, **changes):
@@ -67,8 +67,8 @@ def lay_out(name, folder, monkeypatch, **changes):
 def register(name, blobs, monkeypatch, **changes):
     """Put the hashes of `blobs`, and other changes, into the registry's entry."""
     hashes = {path: hashlib.sha256(blob).hexdigest() for path, blob in blobs.items()}
-    source = replace(SOURCES[name], files=hashes, **changes)
-    monkeypatch.setitem(SOURCES, name, source)
+    source = replace(CATALOGUE[name], files=hashes, **changes)
+    monkeypatch.setitem(CATALOGUE._entries, name, source)
     return source
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -73,6 +75,10 @@ def refer(reference: str, kind: str, known: Mapping[str, Any]) -> Any:
     module, _, attribute = reference.partition(":")
     if module in known:
         raise InputError(f"options of a {kind} read name:option=value,..., got {attribute!r} in {reference!r}")
+    if not module or not attribute:
+        raise InputError(f"a {kind} of one's own reads package.module:attribute, got {reference!r}")
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)  # a command does not look where one stands, as python does
     try:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:

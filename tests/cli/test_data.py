@@ -43,7 +43,7 @@ def test_list_is_tab_separated_when_piped(run, folder, monkeypatch):
     rows = [line.split("\t") for line in output.splitlines()]
     assert status == 0
     assert rows[0] == COLUMNS
-    assert [row[0] for row in rows[1:4]] == ["digits", "mnist", "cluttered-mnist"]
+    assert [row[0] for row in rows[1:4]] == ["digits", "mnist", "fashion-mnist"]
     files = {row[0]: row[5] for row in rows[1:]}
     assert files["digits"] == "built in"
     assert files["mnist"] == "missing"

@@ -1,9 +1,12 @@
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from multipartite.errors import InputError
-from multipartite.experiments.data import Dataset, Split
+from multipartite.experiments.data import Dataset, Split, stratified
 
 
 def dataset(n=3000, channels=3):
@@ -102,3 +105,94 @@ def test_it_is_frozen_and_describes_itself():
         data.name = "other"
     assert data.shape == (3, 4, 5)
     assert repr(data) == "Dataset noise: 3 classes, images 3x4x5, 3000 train, 0 validation, 30 test"
+
+
+BLANK = torch.zeros(6, 1, 4, 4, dtype=torch.uint8)
+HALVES = torch.arange(6) % 2
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (BLANK / 1, HALVES, r"images must be uint8 .* got float32 of shape \(6, 1, 4, 4\); scale"),
+        (BLANK[:, 0], HALVES, r"images must be uint8 of shape \(N, C, H, W\), got uint8 of shape \(6, 4, 4\)"),
+        (BLANK, HALVES[:5], r"labels must be int64 of shape \(6,\), got int64 of shape \(5,\)"),
+        (BLANK, HALVES / 1, r"labels must be int64 of shape \(6,\), got float32"),
+    ],
+)
+def test_a_wrong_split_is_refused(images, labels, message):
+    with pytest.raises(InputError, match=message):
+        Split(images, labels)
+
+
+def test_arrays_are_copied_into_a_split():
+    images, labels = BLANK.numpy().copy(), np.arange(6, dtype=np.uint8)
+    images.flags.writeable = False  # as files' bytes are
+    split = Split.of(images, labels)
+    assert split.labels.dtype == torch.int64
+    split.images[0] = 7
+    assert images.max() == 0
+    with pytest.raises(InputError, match="labels must be int64"):
+        Split.of(images, labels / 2)
+
+
+def test_splits_that_do_not_fit_together_are_refused():
+    split = Split(BLANK, HALVES)
+    with pytest.raises(InputError, match=r"labels of odd must lie in \[0, 1\) for 1 class_names, got 0 to 1 in train"):
+        Dataset("odd", split, split, ("a",))
+    with pytest.raises(InputError, match=r"all images of odd must be \(1, 4, 4\) as in train, got \(1, 3, 4\) in test"):
+        Dataset("odd", split, Split(BLANK[:, :, 1:], HALVES), ("a", "b"))
+    with pytest.raises(InputError, match="odd must hold images to train with"):
+        Dataset("odd", split.take(HALVES > 1), split, ("a", "b"))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 6), min_size=2, max_size=200), st.data())
+def test_a_choice_divides_the_rows_and_keeps_every_class(labels, data):
+    labels = torch.tensor(labels)
+    classes = labels.unique()
+    if len(classes) == len(labels):
+        return
+    count = data.draw(st.integers(len(classes), len(labels) - 1))
+    chosen, rest = stratified(labels, count, seed=data.draw(st.integers(0, 9)))
+    assert sorted([*chosen.tolist(), *rest.tolist()]) == list(range(len(labels)))
+    assert len(chosen) == count
+    assert labels[chosen].unique().equal(classes)
+    assert chosen.tolist() == sorted(chosen.tolist())
+
+
+def test_shares_are_proportional():
+    labels = torch.tensor([0] * 600 + [1] * 300 + [2] * 100)
+    chosen, _ = stratified(labels, 50)
+    assert labels[chosen].bincount().tolist() == [30, 15, 5]
+
+
+def test_a_rare_class_keeps_one_and_the_sum_stays():
+    labels = torch.tensor([0] * 997 + [1, 2, 3])
+    chosen, _ = stratified(labels, 10)
+    assert labels[chosen].bincount().tolist() == [7, 1, 1, 1]
+
+
+def test_remainders_go_to_those_who_lose_most_by_rounding():
+    labels = torch.tensor([0] * 5 + [1] * 3 + [2] * 2)  # exact shares 3.5, 2.1, 1.4
+    chosen, _ = stratified(labels, 7)
+    assert labels[chosen].bincount().tolist() == [4, 2, 1]
+
+
+def test_the_seed_alone_decides_a_choice():
+    labels = torch.from_numpy(np.arange(500) % 5)
+    first, again, other = (stratified(labels, 50, seed)[0] for seed in (1, 1, 2))
+    assert first.equal(again)
+    assert not first.equal(other)
+
+
+def test_the_choice_is_random_within_a_class():
+    labels = torch.zeros(1000, dtype=torch.int64)
+    chosen, _ = stratified(labels, 500)
+    assert 400 < chosen.double().mean() < 600
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1, 6, 7])
+def test_impossible_counts_are_refused(count):
+    with pytest.raises(InputError, match=f"from 2 to 5 of them, got {count}"):
+        stratified(torch.tensor([0, 0, 0, 1, 1, 1]), count)

@@ -10,10 +10,9 @@ import pytest
 from data_files import Server, lay_out, official, register
 from multipartite.errors import InputError
 from multipartite.experiments.data import load
-from multipartite.experiments.data.download import get
-from multipartite.experiments.data.files import missing, read_checked
-from multipartite.experiments.data.registry import SOURCES
-from multipartite.experiments.data.transfer import Resume
+from multipartite.experiments.data.catalogue import CATALOGUE
+from multipartite.experiments.data.download import Resume, get
+from multipartite.experiments.data.source import missing, read_checked
 
 PAGE = bytes(range(256)) * 4000  # 1 MB
 
@@ -29,7 +28,7 @@ def by_name(blobs):
 
 def one_file(*mirrors, blob=PAGE):
     files = {"mnist/page.gz": hashlib.sha256(blob).hexdigest()}
-    return replace(SOURCES["mnist"], files=files, mirrors=mirrors)
+    return replace(CATALOGUE["mnist"], files=files, mirrors=mirrors)
 
 
 def leftovers(folder):
@@ -204,7 +203,6 @@ def test_progress_is_reported(tmp_path):
 
 
 def test_two_at_once_download_a_file_once(tmp_path):
-    pytest.importorskip("fcntl", reason="this system has no file locks of the kind")
     with Server({"page.gz": PAGE}, delay=0.2) as server, ThreadPoolExecutor(2) as pool:
         came = [pool.submit(get, one_file(server.url), tmp_path) for _ in range(2)]
         assert sorted(future.result() for future in came) == [[], ["mnist/page.gz"]]

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from multipartite.experiments.data import load
-from multipartite.experiments.data.files import data_folder, missing
-from multipartite.experiments.data.registry import find
+from multipartite.experiments.data.catalogue import find, origins
+from multipartite.experiments.data.source import data_folder, missing
 
 
 def real(name, **options):
     if not os.environ.get("MULTIPARTITE_DATA"):
         pytest.skip("MULTIPARTITE_DATA is not set")
-    if missing(find(name), data_folder()):
+    if any(missing(origin, data_folder()) for origin in origins(find(name))):
         pytest.skip(f"{name} is not under MULTIPARTITE_DATA")
     return load(name, download=False, **options)
 

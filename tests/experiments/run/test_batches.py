@@ -16,7 +16,7 @@ def test_batches_are_normalised_as_the_data_set_does_it():
 
 
 def test_colour_batches_keep_the_layout():
-    split = Split(torch.zeros(4, 3, 5, 5, dtype=torch.uint8), torch.zeros(4))
+    split = Split(torch.zeros(4, 3, 5, 5, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64))
     part = Images(split, Normaliser(torch.ones(3, 1, 1), torch.ones(3, 1, 1)), memory_format=torch.channels_last)
     images, _ = part.batch(torch.tensor([0, 2]))
     assert images.is_contiguous(memory_format=torch.channels_last)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from multipartite.errors import InputError
-from multipartite.experiments.data.splitting import stratified
 
-__all__ = ["Dataset", "Normaliser", "Split"]
+__all__ = ["Dataset", "Normaliser", "Split", "stratified"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +36,39 @@ class Split:
     images: Tensor
     labels: Tensor
 
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+            raise InputError(
+                f"images must be uint8 of shape (N, C, H, W), got {_described(self.images)}; "
+                "scale what lies in 0 to 1 by 255 and round"
+            )
+        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+            raise InputError(f"labels must be int64 of shape ({len(self.images)},), got {_described(self.labels)}")
+
+    @classmethod
+    def of(cls, images: npt.ArrayLike, labels: npt.ArrayLike) -> Split:
+        """Copy arrays of images (N, C, H, W) in 0 to 255 and of labels (N,).
+
+        Examples
+        --------
+        >>> len(Split.of(np.zeros((3, 1, 2, 2), np.uint8), [0, 1, 0]))
+        3
+        """
+        classes = np.asarray(labels)
+        if classes.dtype.kind in "ui":
+            classes = classes.astype(np.int64)
+        return cls(torch.from_numpy(np.array(images)), torch.from_numpy(np.array(classes)))
+
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, rows: Tensor) -> Split:
         """Give the images and labels at `rows`, in that order."""
         return Split(self.images[rows], self.labels[rows])
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +134,24 @@ class Dataset:
     test: Split
     class_names: tuple[str, ...]
     validation: Split = field(default_factory=_nothing)
+
+    def __post_init__(self) -> None:
+        if not len(self.train):
+            raise InputError(f"data set {self.name} must hold images to train with, it has none")
+        for part, split in self._splits():
+            if not len(split):
+                continue
+            if (shape := tuple(split.images.shape[1:])) != self.shape:
+                raise InputError(f"all images of {self.name} must be {self.shape} as in train, got {shape} in {part}")
+            low, high = (int(label) for label in split.labels.aminmax())
+            if low < 0 or high >= (count := self.num_classes):
+                raise InputError(
+                    f"labels of {self.name} must lie in [0, {count}) for {count} class_names, "
+                    f"got {low} to {high} in {part}"
+                )
+
+    def _splits(self) -> list[tuple[str, Split]]:
+        return [("train", self.train), ("validation", self.validation), ("test", self.test)]
 
     @property
     def num_classes(self) -> int:
@@ -185,6 +231,56 @@ class Dataset:
         return replace(self, train=self.train.take(rest), validation=self.train.take(chosen))
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{len(getattr(self, part))} {part}" for part in ("train", "validation", "test"))
+        sizes = ", ".join(f"{len(split)} {part}" for part, split in self._splits())
         shape = "x".join(map(str, self.shape))
         return f"Dataset {self.name}: {self.num_classes} classes, images {shape}, {sizes}"
+
+
+def stratified(labels: Tensor, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Choose `count` rows so that every class keeps its share.
+
+    Parameters
+    ----------
+    labels : Tensor of shape (N,)
+        Class of every row, integers from zero.
+    count : int
+        How many rows to choose; at least one for every class present, fewer than N.
+    seed : int
+        The choice depends on it and on the labels alone.
+
+    Returns
+    -------
+    chosen, rest : Tensor of shape (count,) and (N - count,), int64
+        Indices of the rows chosen and of the others, both ascending.
+
+    Examples
+    --------
+    >>> chosen, rest = stratified(torch.tensor([0, 0, 0, 0, 1, 1]), 3)
+    >>> len(chosen), len(rest), torch.tensor([0, 0, 0, 0, 1, 1])[chosen].tolist()
+    (3, 3, [0, 0, 1])
+    """
+    classes = np.bincount(labels.numpy())
+    present = int(np.count_nonzero(classes))
+    if not present <= count < len(labels):
+        raise InputError(
+            f"a stratified choice among {len(labels)} images of {present} classes must take "
+            f"from {present} to {len(labels) - 1} of them, got {count}"
+        )
+    shares = _shares(classes, count)
+    # Shuffle once, then sort by class: the first rows of every class are its random choice.
+    order = np.random.default_rng(seed).permutation(len(labels))
+    order = order[np.argsort(labels.numpy()[order], kind="stable")]
+    place = np.arange(len(labels)) - np.repeat(np.cumsum(classes) - classes, classes)
+    taken = place < np.repeat(shares, classes)
+    return torch.from_numpy(np.sort(order[taken])), torch.from_numpy(np.sort(order[~taken]))
+
+
+def _shares(classes: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """Rows that each class gives: the largest remainders, and one at least where the class has any."""
+    exact = classes * (count / classes.sum())
+    shares: npt.NDArray[np.int64] = np.maximum(np.floor(exact).astype(np.int64), np.minimum(classes, 1))
+    while shares.sum() < count:
+        shares[np.argmax(np.where(shares < classes, exact - shares, -np.inf))] += 1
+    while shares.sum() > count:  # the ones given to rare classes are taken from the most favoured
+        shares[np.argmax(np.where(shares > 1, shares - exact, -np.inf))] -= 1
+    return shares

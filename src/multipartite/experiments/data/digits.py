@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from multipartite.experiments.data.source import Parts
-from multipartite.experiments.data.splitting import stratified
+from multipartite.experiments.data.official import DIGITS
+from multipartite.experiments.data.source import Parts, Source
 
-__all__ = ["read_digits"]
+__all__ = ["EMBEDDED", "read_digits"]
 
 _FILE = ("datasets", "data", "digits.csv.gz")
 _TEST = 360  # a fifth of the 1797 images
@@ -28,6 +27,10 @@ def read_digits(files: Mapping[str, bytes], seed: int) -> Parts:
     >>> train_images.shape, test_images.shape, int(train_images.max())
     ((1437, 1, 8, 8), (360, 1, 8, 8), 255)
     """
+    import torch
+
+    from multipartite.experiments.data.dataset import stratified
+
     values, labels = _table()
     images = np.rint(values * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     test, train = (rows.numpy() for rows in stratified(torch.from_numpy(labels), _TEST, seed=0))
@@ -45,3 +48,6 @@ def _table() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
 
     values, labels = load_digits(return_X_y=True)
     return values, labels
+
+
+EMBEDDED = Source("digits", "handwritten digits inside scikit-learn", (1, 8, 8), (1437, 360), DIGITS, read_digits)

@@ -12,8 +12,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from multipartite.errors import InputError
-from multipartite.experiments.data.dataset import Dataset, Split
-from multipartite.experiments.data.splitting import stratified
+from multipartite.experiments.data.dataset import Dataset, Split, stratified
 
 __all__ = ["load_folder"]
 

@@ -1,23 +1,30 @@
-"""What a data set is before it is loaded, and how its files become arrays."""
+"""Where a data set comes from: what is known of it before any image is there, and the folder that holds its files."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from multipartite.experiments.data.formats import Array, read_cifar, read_idx, read_svhn
+from multipartite.errors import InputError
 
-__all__ = ["Parts", "Source", "read_cifar_files", "read_idx_files", "read_svhn_files"]
+__all__ = ["VARIABLE", "Array", "Parts", "Source", "cure", "data_folder", "missing", "read_checked"]
 
-Parts = tuple[Array, Array, Array, Array]  # train images and labels, test images and labels
-Reader = Callable[[Mapping[str, bytes], int], Parts]  # checked files by path, and the seed
+VARIABLE = "MULTIPARTITE_DATA"
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Parts = tuple[Array, Array, Array, Array]  # train images (N, C, H, W) and labels (N,), test images and labels
 
 
 @dataclass(frozen=True)
 class Source:
-    """What is known of a data set before any of its files is there.
+    """What is known of a data set before it is loaded.
 
     Parameters
     ----------
@@ -30,13 +37,23 @@ class Source:
     class_names : tuple of str
         In the order of the labels.
     read : callable
-        From the checked bytes of the files and a seed to arrays.
+        From a mapping and a seed to arrays. What the mapping holds are the checked bytes of the files, by path;
+        or, where `made_from` names other data sets, their arrays, by name.
     files : mapping of str to str
         Path under the data folder to its SHA-256.
     mirrors : tuple of str
         Addresses of the folders that hold the files or the archive, in the order in which they are tried.
     archive : tuple of str, optional
         Name and SHA-256 of the .tar.gz that the files come in; without it each is downloaded by itself.
+    made_from : tuple of str
+        Names of the data sets that this one is made from; it then has no files of its own.
+
+    Examples
+    --------
+    >>> blank = np.zeros((4, 1, 8, 8), np.uint8)
+    >>> half = blank, np.arange(4) % 2
+    >>> Source("blank", "nothing to see", (1, 8, 8), (4, 4), ("a", "b"), lambda files, seed: (*half, *half)).files
+    {}
     """
 
     name: str
@@ -44,30 +61,65 @@ class Source:
     shape: tuple[int, int, int]
     sizes: tuple[int, int]
     class_names: tuple[str, ...]
-    read: Reader
+    read: Callable[[Mapping[str, Any], int], Parts]
     files: Mapping[str, str] = field(default_factory=dict)
     mirrors: tuple[str, ...] = ()
     archive: tuple[str, str] | None = None
+    made_from: tuple[str, ...] = ()
 
 
-def read_idx_files(files: Mapping[str, bytes], seed: int) -> Parts:
-    """Read the four files of MNIST and its relatives; nothing is left to the seed."""
-    blobs = {path.rpartition("/")[2]: read_idx(path, blob) for path, blob in files.items()}
-    images, labels = "images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"
-    train = blobs[f"train-{images}"][:, None], blobs[f"train-{labels}"]
-    return *train, blobs[f"t10k-{images}"][:, None], blobs[f"t10k-{labels}"]
+def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """Where data sets are looked for: `data_dir`, else ``MULTIPARTITE_DATA``, else the user's cache.
+
+    Examples
+    --------
+    >>> data_folder("here").name
+    'here'
+    """
+    given = data_dir or os.environ.get(VARIABLE)
+    if given:
+        folder = Path(given).expanduser().absolute()
+    else:
+        import pooch
+
+        folder = Path(pooch.os_cache("multipartite"))
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"the data folder must be a folder, {folder} is a file")
+    return folder
 
 
-def read_cifar_files(files: Mapping[str, bytes], seed: int, *, label_bytes: int) -> Parts:
-    """Read the batches of CIFAR in their order; the test file has ``test`` in its name."""
-    parts = {path: read_cifar(path, blob, label_bytes=label_bytes) for path, blob in files.items()}
-    train = [part for path, part in parts.items() if "test" not in path.rpartition("/")[2]]
-    (test,) = [part for path, part in parts.items() if "test" in path.rpartition("/")[2]]
-    images, labels = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
-    return images, labels, *test
+def missing(source: Source, folder: Path) -> list[str]:
+    """Files of the data set that are not under `folder`."""
+    return [path for path in source.files if not (folder / path).is_file()]
 
 
-def read_svhn_files(files: Mapping[str, bytes], seed: int) -> Parts:
-    """Read the training and the test file of SVHN."""
-    train, test = (read_svhn(path, blob) for path, blob in sorted(files.items(), reverse=True))
-    return *train, *test
+def read_checked(source: Source, folder: Path) -> dict[str, bytes]:
+    """Read every file of the data set, or none: each must have the hash of the official one.
+
+    What is parsed later are these very bytes, so nothing can change between check and use.
+    """
+    blobs = {}
+    for path, expected in source.files.items():
+        file = folder / path
+        try:
+            blobs[path] = file.read_bytes()
+        except OSError as error:
+            raise InputError(f"{file} cannot be read: {error.strerror}") from error
+        if (found := hashlib.sha256(blobs[path]).hexdigest()) != expected:
+            raise InputError(
+                f"{file} is truncated or altered: its SHA-256 is {found}, that of the official file is "
+                f"{expected}; delete it, then run: {cure(source, folder)}"
+            )
+    return blobs
+
+
+def cure(source: Source, folder: Path) -> str:
+    """Name the command that brings the files of a data set, to be pasted into a shell.
+
+    Examples
+    --------
+    >>> from multipartite.experiments.data.catalogue import find
+    >>> cure(find("mnist"), Path("my data"))
+    "multipartite data get mnist --data-dir 'my data'"
+    """
+    return f"multipartite data get {source.name} --data-dir {shlex.quote(str(folder))}"

@@ -5,7 +5,7 @@ import pytest
 
 from data_files import idx, mat
 from multipartite.errors import InputError
-from multipartite.experiments.data.formats import read_cifar, read_idx, read_svhn
+from multipartite.experiments.data.official import read_cifar, read_idx, read_svhn
 
 
 def noise(*shape):

@@ -1,19 +1,22 @@
 import hashlib
 import pickle
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+import multipartite.experiments.data as package
 from data_files import images_and_labels, lay_out, official
 from multipartite.errors import InputError
-from multipartite.experiments.data import available, load
-from multipartite.experiments.data.registry import SOURCES
+from multipartite.experiments.data import Source, available, check_name, load, register
+from multipartite.experiments.data.catalogue import CATALOGUE, find, origins
 
 FILED = ["mnist", "fashion-mnist", "cifar10", "cifar100", "svhn"]
-EVERY_FILE = [(name, path) for name in FILED for path in SOURCES[name].files]
+EVERY_FILE = [(name, path) for name in FILED for path in CATALOGUE[name].files]
 
 
 @pytest.mark.parametrize("name", FILED)
@@ -74,8 +77,7 @@ def test_digits_split_divides_the_images_of_scikit_learn():
 
 
 def test_cluttered_mnist_is_made_from_the_files_of_mnist(tmp_path, monkeypatch):
-    files = lay_out("mnist", tmp_path, monkeypatch).files
-    monkeypatch.setitem(SOURCES, "cluttered-mnist", replace(SOURCES["cluttered-mnist"], files=files))
+    lay_out("mnist", tmp_path, monkeypatch)
     data, again, other = (load("cluttered-mnist", tmp_path, seed=seed) for seed in (0, 0, 1))
     assert data.train.images.shape == (40, 1, 40, 40)
     assert data.train.images.equal(again.train.images)
@@ -137,12 +139,133 @@ def test_nothing_is_unpickled(name, tmp_path, monkeypatch):
 
 
 def test_the_registry_is_complete():
-    assert available() == ["digits", "mnist", "cluttered-mnist", "fashion-mnist", "cifar10", "cifar100", "svhn"]
-    for name, source in SOURCES.items():
+    names = ["digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "svhn", "cluttered-mnist"]
+    assert available()[: len(names)] == names
+    for name in names:
+        source = CATALOGUE[name]
         assert source.name == name
         assert len(set(source.class_names)) == len(source.class_names)
         assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in source.files.values())
         assert all(mirror.endswith("/") for mirror in source.mirrors)
         assert bool(source.files) == bool(source.mirrors)
-    assert list(SOURCES["cifar100"].class_names) == sorted(SOURCES["cifar100"].class_names)
-    assert official("mnist").keys() == SOURCES["mnist"].files.keys()
+    assert list(CATALOGUE["cifar100"].class_names) == sorted(CATALOGUE["cifar100"].class_names)
+    assert official("mnist").keys() == CATALOGUE["mnist"].files.keys()
+
+
+OWN = """
+import numpy as np
+from multipartite.experiments.data import Dataset, Source, Split
+
+half = np.zeros((20, 1, 12, 12), np.uint8), np.arange(20) % 2
+
+def load_mine(folder, seed):
+    return Dataset("mine", Split.of(half[0] + seed, half[1]), Split.of(*half), ("a", str(folder)))
+
+def wrong(folder, seed):
+    return half
+
+SOURCE = Source("named", "nothing", (1, 12, 12), (20, 20), ("a", "b"), lambda files, seed: (*half, *half))
+number = 5
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A module of somebody's own in the folder one stands in."""
+    (tmp_path / "my_data.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    yield "my_data"
+    sys.modules.pop("my_data", None)
+
+
+@pytest.fixture
+def catalogue(monkeypatch):
+    """The catalogue, which forgets what is added to it."""
+    monkeypatch.setattr(CATALOGUE, "_entries", dict(CATALOGUE._entries))
+    return CATALOGUE
+
+
+def test_a_function_of_ones_own_is_loaded_by_reference(own, tmp_path):
+    data = load(f"{own}:load_mine", tmp_path / "there", seed=3)
+    assert data.name == "mine"
+    assert data.class_names[1] == str(tmp_path / "there"), "it is told the data folder"
+    assert int(data.train.images.max()) == 3, "and the seed"
+
+
+def test_a_source_of_ones_own_is_loaded_by_reference(own):
+    assert load(f"{own}:SOURCE").shape == (1, 12, 12)
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("my_data:number", "must be a Source or a function that gives a Dataset, got int"),
+        ("my_data:nothing", "is not there: module my_data has no 'nothing'"),
+        ("my_dtaa:load_mine", "cannot be imported: No module named 'my_dtaa'"),
+        ("my_data:wrong", "must return a Dataset, got tuple"),
+        ("mnist:limit=3", "options of a data set read"),
+        (":load", "reads package.module:attribute"),
+    ],
+)
+def test_a_wrong_reference_is_one_sentence(own, reference, message):
+    with pytest.raises(InputError, match=message):
+        load(reference)
+
+
+def test_a_registered_data_set_is_loaded_by_name(own, catalogue):
+    register("mine", find(f"{own}:load_mine"))
+    register("other", find(f"{own}:SOURCE"))
+    assert load("mine").name == "mine"
+    assert load("other").name == "other", "the name that was registered counts"
+    assert available()[-2:] == ["mine", "other"]
+    for taken in ("mnist", "mine"):
+        with pytest.raises(InputError, match=f"there is a data set called '{taken}' already"):
+            register(taken, find(f"{own}:SOURCE"))
+
+
+def test_a_data_set_can_be_made_from_a_made_one(catalogue, tmp_path, monkeypatch):
+    lay_out("mnist", tmp_path, monkeypatch)
+
+    def darken(sources, seed):
+        train_images, train_labels, test_images, test_labels = sources["cluttered-mnist"]
+        return train_images // 2, train_labels, test_images // 2, test_labels
+
+    made = Source("", "", (1, 40, 40), (40, 40), tuple("0123456789"), darken, made_from=("cluttered-mnist",))
+    register("dark", made)
+    assert load("dark", tmp_path).train.images.equal(load("cluttered-mnist", tmp_path).train.images // 2)
+    assert [origin.name for origin in origins(CATALOGUE["dark"])] == ["mnist"]
+    register("function", lambda folder, seed: load("digits"))
+    register("darker", replace(made, made_from=("function",)))
+    with pytest.raises(InputError, match="darker must be made from data sets with a Source, function is a function"):
+        load("darker")
+
+
+def test_what_a_made_data_set_needs_is_got_under_its_own_name(tmp_path):
+    with pytest.raises(InputError, match=r"cluttered-mnist needs .*train-images.* data get cluttered-mnist --data-dir"):
+        load("cluttered-mnist", tmp_path, download=False)
+
+
+def test_a_name_is_checked_before_anything_is_loaded(own, tmp_path):
+    for right in ("mnist", tmp_path, "my_data:load_mine"):
+        check_name(right)
+    with pytest.raises(InputError, match=r"unknown data set 'mnits': did you mean mnist\?.*a folder with"):
+        check_name("mnits")
+    with pytest.raises(InputError, match=r"unknown data set '\./nowhere'"):
+        check_name("./nowhere")
+
+
+def test_a_name_is_checked_without_torch():
+    code = (
+        "import sys; from multipartite.experiments.data import available, check_name; available()\n"
+        "try: check_name('mnits')\nexcept ValueError: print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_the_public_names_are_there():
+    for name in package.__all__:
+        assert getattr(package, name).__doc__
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = package.nothing

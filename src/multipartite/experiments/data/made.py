@@ -1,4 +1,4 @@
-"""Cluttered MNIST: a digit at a random place, among fragments of other digits.
+"""Data sets made with a seed from those of others: what they add is known, so what a pooling does about it can be.
 
 Distractors are where supervision should pay: the strongest pixel of a window need not belong to the digit.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
-from multipartite.experiments.data.formats import Array, Index
-from multipartite.experiments.data.source import Parts, read_idx_files
+from multipartite.experiments.data.official import DIGITS
+from multipartite.experiments.data.source import Array, Parts, Source
 
-__all__ = ["clutter", "read_cluttered_mnist"]
+__all__ = ["MADE", "clutter", "make_cluttered_mnist"]
 
 _SIDE = 40
 _FRAGMENTS = 6
@@ -62,7 +63,7 @@ def clutter(images: Array, labels: Array, seed: int | tuple[int, ...]) -> Array:
     return canvas[:, None]
 
 
-def _others(labels: Array, random: np.random.Generator) -> Index:
+def _others(labels: Array, random: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw for each row, uniformly, a row of another class."""
     order = np.argsort(labels, kind="stable")
     counts = np.bincount(labels)
@@ -72,8 +73,16 @@ def _others(labels: Array, random: np.random.Generator) -> Index:
     return np.take(order, place)
 
 
-def read_cluttered_mnist(files: Mapping[str, bytes], seed: int) -> Parts:
+def make_cluttered_mnist(sources: Mapping[str, Parts], seed: int) -> Parts:
     """Clutter MNIST's training images with training digits, its test images with test digits."""
-    train_images, train_labels, test_images, test_labels = read_idx_files(files, seed)
+    train_images, train_labels, test_images, test_labels = sources["mnist"]
     train = clutter(train_images, train_labels, (seed, 0))
     return train, train_labels, clutter(test_images, test_labels, (seed, 1)), test_labels
+
+
+# fmt: off
+MADE = (
+    Source("cluttered-mnist", "MNIST digits among fragments", (1, 40, 40), (60000, 10000), DIGITS,
+           make_cluttered_mnist, made_from=("mnist",)),
+)
+# fmt: on

@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from multipartite.experiments.data.clutter import clutter
+from multipartite.experiments.data.made import clutter
 
 N = 300
 
@@ -76,7 +76,7 @@ def test_the_images_stay_the_same_for_ever():
 
 @pytest.mark.parametrize("counts", [(1, 299), (150, 150)])
 def test_donors_are_of_another_class_however_uneven(counts):
-    from multipartite.experiments.data.clutter import _others
+    from multipartite.experiments.data.made import _others
 
     labels = np.repeat([0, 1], counts)
     random = np.random.default_rng(0)
