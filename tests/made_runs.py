@@ -19,12 +19,20 @@ ERRORS = {
 
 
 def made_run(
-    out: Path, pooling: str, seed: int, test: float, train: float = 1.0, *, finished: bool = True, **more: Any
-):
+    out: Path,
+    pooling: str,
+    seed: int,
+    test: float,
+    train: float = 1.0,
+    *,
+    finished: bool = True,
+    version: str = "1",
+    **more: Any,
+) -> Path:
     config = RunConfig(**{"dataset": "digits", "epochs": 3, "threads": 1, "pooling": pooling, "seed": seed, **more})
     folder = place(out, pooling, seed)
     folder.mkdir(parents=True)
-    head = {"versions": {"torch": "2"}, "revision": None}
+    head = {"versions": {"multipartite": version, "torch": "2"}, "revision": None}
     write_json(folder / "config.json", {"format": FORMAT, "key": config.key, "config": config.to_json(), **head})
     history = [
         Epoch(
@@ -35,12 +43,17 @@ def made_run(
     write_metrics(folder, history)
     if not finished:
         return folder
-    summary = Summary(
-        key=config.key,
+    write_json(folder / "summary.json", made_summary(pooling, seed, test, train, config.key, config.epochs).to_json())
+    return folder
+
+
+def made_summary(pooling: str, seed: int, test: float, train: float = 1.0, key: str = "", epochs: int = 3) -> Summary:
+    return Summary(
+        key=key,
         train=Metrics(0.1, train, 0.0),
         validation=Metrics(0.2, test, 0.0),
         test=Metrics(0.3, test, test / 10),
-        epochs=config.epochs,
+        epochs=epochs,
         parameters=1234,
         train_images=1293,
         samples_per_second=1000.0 if pooling == "max" else 500.0,
@@ -53,8 +66,6 @@ def made_run(
         order=f"o{seed}",
         final=f"f{pooling}{seed}",
     )
-    write_json(folder / "summary.json", summary.to_json())
-    return folder
 
 
 def made_grid(

@@ -9,19 +9,20 @@ from pathlib import Path
 
 from multipartite.errors import InputError
 from multipartite.experiments.grid.comparison import different_settings
+from multipartite.experiments.report.paper import PRINTED
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.store import Run, Summary, is_run, read_run
-from multipartite.words import Places
+from multipartite.words import Places, Word
 
 __all__ = ["BASELINE", "Collection", "collect"]
 
 BASELINE = "max"
-_ORDER = ("average", "max", "stochastic", "multipartite")  # of the paper's tables
+_ONCE_PRINTED = (Word.of("multipartite"), Word.of("multipartite", assignment="hard"))
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Finished runs by pooling and seed, in the order of the paper's tables; `unfinished` are left out."""
+    """Finished runs by pooling and seed; `unfinished` are left out."""
 
     folder: Path
     runs: dict[str, dict[int, Run]]
@@ -37,10 +38,13 @@ class Collection:
         """All seeds that some pooling has."""
         return sorted({seed for runs in self.runs.values() for seed in runs})
 
-    def summaries(self, pooling: str) -> dict[int, Summary]:
-        """Give the summary of every seed of one pooling, by seed."""
-        found = sorted(self.runs[pooling].items())
-        return {seed: run.summary for seed, run in found if run.summary is not None}
+    @property
+    def summaries(self) -> dict[str, dict[int, Summary]]:
+        """The summary of every run, by pooling and seed."""
+        return {
+            pooling: {seed: run.summary for seed, run in sorted(runs.items()) if run.summary is not None}
+            for pooling, runs in self.runs.items()
+        }
 
 
 def collect(folder: Path | str) -> Collection:
@@ -64,8 +68,8 @@ def collect(folder: Path | str) -> Collection:
     if not finished:
         raise InputError(f"none of the {len(found)} runs in {folder} is finished: go on with them first")
     runs: dict[str, dict[int, Run]] = {}
-    for run in sorted(finished, key=lambda run: _place(run.config.pooling)):
-        seeds = runs.setdefault(str(Places.parse(run.config.pooling)), {})
+    for run in finished:
+        seeds = runs.setdefault(_pooling(run), {})
         if (twin := seeds.setdefault(run.config.seed, run)) is not run:
             raise InputError(f"{twin.path} and {run.path} hold the same run: take one away")
     unfinished = (str(run.path.relative_to(folder)) for run in found if not run.finished)
@@ -94,7 +98,10 @@ def _comparable(runs: Sequence[Run]) -> None:
     raise InputError(f"runs of different {kind} are mixed, which cannot be compared: {which}; give one folder each")
 
 
-def _place(word: str) -> tuple[int, str]:
-    places = Places.parse(word)
-    name = places.words[-1].name
-    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), str(places))
+def _pooling(run: Run) -> str:
+    """Name a run's pooling in today's words: up to version 0.1.0, plain `multipartite` was the printed algorithm."""
+    places = Places.parse(run.config.pooling)
+    if run.versions.get("multipartite") != "0.1.0":
+        return str(places)
+    words = (Word.of(PRINTED) if word in _ONCE_PRINTED else word for word in places.words)
+    return str(Places(tuple(words)))

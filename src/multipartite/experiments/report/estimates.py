@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = ["LEVEL", "Difference", "Estimate", "difference", "estimate"]
+__all__ = ["FEWEST", "LEVEL", "Difference", "Estimate", "difference", "estimate", "holm"]
 
 LEVEL = 0.95
+FEWEST = 3  # pairs below which nothing is claimed
 
 
 @dataclass(frozen=True)
@@ -43,25 +44,62 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean difference over the seeds that two poolings share, with its t interval (None for one seed)."""
+    """Mean difference over the seeds that two poolings share, with its t interval and its t test.
+
+    Attributes
+    ----------
+    mean : float
+        Mean difference.
+    error : float, optional
+        Standard error of the mean; None for one seed.
+    n : int
+        Seeds in common.
+    level : float
+        Of the interval.
+    p : float, optional
+        Two-sided probability of a mean this far from zero by chance; None where nothing may be claimed.
+    """
 
     mean: float
-    low: float | None
-    high: float | None
+    error: float | None
     n: int
+    level: float = LEVEL
+    p: float | None = None
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the interval."""
+        return None if self.error is None else self.mean - self._half(self.error)
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the interval."""
+        return None if self.error is None else self.mean + self._half(self.error)
+
+    def _half(self, error: float) -> float:
+        from scipy.special import stdtrit  # the quantile of Student's t; scipy.stats takes a second to import
+
+        return float(stdtrit(self.n - 1, (1 + self.level) / 2)) * error
+
+    @property
+    def doubt(self) -> str:
+        """Why nothing may be claimed; empty where the interval decides."""
+        if self.n < FEWEST:
+            return "one seed only" if self.n == 1 else "two seeds only"
+        return "" if self.error else "every seed has the same difference"
 
     @property
     def settled(self) -> bool | None:
-        """Whether the interval excludes zero; None where there is no interval."""
+        """Whether the interval excludes zero; never where there is doubt, None where there is no interval."""
         if self.low is None or self.high is None:
             return None
-        return self.low > 0 or self.high < 0
+        return not self.doubt and (self.low > 0 or self.high < 0)
 
     @property
     def interval(self) -> str:
-        """The interval in words."""
-        if self.low is None or self.high is None:
-            return "no interval from one seed"
+        """The interval in words, or why there is none."""
+        if self.low is None or self.high is None or not self.error:
+            return f"{self.doubt}, so no interval"
         return f"{self.low:+.2f} to {self.high:+.2f}"
 
     def __str__(self) -> str:
@@ -86,8 +124,37 @@ def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Differ
         return None
     mean, n = statistics.fmean(pairs), len(pairs)
     if n == 1:
-        return Difference(mean, None, None, n)
-    from scipy.special import stdtrit  # the quantile of Student's t; scipy.stats takes a second to import
+        return Difference(mean, None, n)
+    error = statistics.stdev(pairs) / math.sqrt(n)
+    size = max(abs(value) for values in (ours, theirs) for value in values.values())
+    found = Difference(mean, error if error > 1e-9 * size else 0.0, n)  # equal but for rounding is equal
+    if found.doubt:
+        return found
+    from scipy.special import stdtr
 
-    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * statistics.stdev(pairs) / math.sqrt(n)
-    return Difference(mean, mean - half, mean + half, n)
+    return replace(found, p=2 * float(stdtr(n - 1, -abs(mean) / error)))
+
+
+def holm(found: Mapping[str, Difference]) -> dict[str, Difference]:
+    """Correct a family of differences for their number, after Holm (1979).
+
+    The smallest of m probabilities is held against 0.05 / m, the next against 0.05 / (m - 1) and so on; the first
+    that is too large ends it, and all from there on are judged at its level. So no interval is narrower than the plain
+    one, and it excludes zero exactly where the corrected `p` is below 0.05. Differences in doubt have no `p` and are
+    left out.
+
+    Examples
+    --------
+    >>> plain = {name: Difference(1.0, 0.2, 9, p=p) for name, p in zip("abcd", [0.01, 0.04, 0.03, 0.005])}
+    >>> {name: round(each.p, 3) for name, each in holm(plain).items()}
+    {'d': 0.02, 'a': 0.03, 'c': 0.06, 'b': 0.06}
+    """
+    known = [(each.p, name, each) for name, each in found.items() if each.p is not None]
+    corrected: dict[str, Difference] = {}
+    highest, left, lasts = 0.0, 0, False
+    for place, (p, name, each) in enumerate(sorted(known, key=lambda item: item[:2])):
+        left = left if lasts else len(known) - place
+        highest = min(1.0, max(highest, p * (len(known) - place)))
+        lasts = lasts or p * left > 1 - LEVEL
+        corrected[name] = replace(each, level=1 - (1 - LEVEL) / left, p=highest)
+    return corrected

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,10 +50,11 @@ class Gallery:
     reason: str = ""
 
 
-def gallery(collection: Collection) -> Gallery:
-    """Draw the strips of every pooling that still has a checkpoint."""
+def gallery(collection: Collection, poolings: Sequence[str]) -> Gallery:
+    """Draw the strips of the first of `poolings` that still have a checkpoint."""
     nets = []
-    for pooling, runs in list(collection.runs.items())[:_POOLINGS]:
+    for pooling in poolings[:_POOLINGS]:
+        runs = collection.runs[pooling]
         run = runs[min(runs)]
         try:
             if (found := checkpoint.load(run.path)) is not None:

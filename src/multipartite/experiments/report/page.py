@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from multipartite.experiments.report.collection import BASELINE, Collection
+from multipartite.experiments.report.estimates import FEWEST, Difference
 from multipartite.experiments.report.gallery import Gallery
 from multipartite.experiments.report.tables import METRICS, Curve, Row
 
@@ -60,8 +61,12 @@ class Content:
             notes.append("One seed only: there are no standard deviations and no intervals.")
         elif any(row.versus for row in self.rows):
             notes.append(
-                f"Minus {BASELINE}: mean difference in test error over paired seeds with its 95% t interval, "
-                "uncorrected for the number of comparisons; an interval without zero is in bold."
+                f"Minus {BASELINE}: mean difference in test error over paired seeds with its 95% t interval, and the "
+                "interval after Holm's correction for the number of poolings; bold where that one excludes zero."
+            )
+        if any(row.versus and row.versus.doubt for row in self.rows):
+            notes.append(
+                f"Nothing is claimed from fewer than {FEWEST} seeds, nor where every seed has the same difference."
             )
         if len(counts) > 1:
             notes.append("The poolings do not all have the same number of seeds.")
@@ -92,11 +97,18 @@ class Content:
                 "train": {"mean": row.train.mean, "values": row.train.values},
                 "test": {"mean": row.test.mean, "values": row.test.values},
                 "paper": row.paper,
-                "versus": vars(row.versus) if row.versus else None,
+                "versus": _drawn(row.versus),
+                "corrected": _drawn(row.corrected),
             }
             for row in self.rows
         ]
         return {"rows": rows, "curves": by_metric, "baseline": BASELINE}
+
+
+def _drawn(found: Difference | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {"mean": found.mean, "low": found.low, "high": found.high, "n": found.n, "p": found.p}
 
 
 def _short(values: Sequence[float]) -> list[float]:
@@ -114,6 +126,7 @@ def _environment(*, autoescape: bool) -> Any:
         lstrip_blocks=True,
     )
     environment.filters["megabytes"] = lambda count: f"{count / 2**20:,.0f}"
+    environment.filters["probability"] = lambda p: f"{p:.2g}" if p >= 0.001 else "< 0.001"
     environment.filters["cell"] = _cell
     environment.filters["breaks"] = _breaks
     return environment

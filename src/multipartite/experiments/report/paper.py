@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
-from multipartite.words import Places
+__all__ = ["PRINTED", "RIVALS", "TABLES", "order", "printed"]
 
-__all__ = ["TABLES", "order", "printed"]
+PRINTED = "multipartite-printed"  # the paper's algorithm to the letter
+RIVALS = ("average", "max", "stochastic")  # what the paper holds it against
 
 TABLES: dict[str, dict[str, tuple[float, float]]] = {
     "mnist": {
         "average": (0.57, 0.83),
         "max": (0.04, 0.55),
         "stochastic": (0.33, 0.47),
-        "multipartite": (0.38, 0.41),
+        PRINTED: (0.38, 0.41),
     },
     "cifar10": {
         "average": (1.92, 19.24),
         "max": (0.0, 19.40),
         "stochastic": (3.40, 15.13),
-        "multipartite": (12.63, 13.45),
+        PRINTED: (12.63, 13.45),
     },
     "cifar100": {
         "average": (11.20, 47.77),
         "max": (0.17, 50.90),
         "stochastic": (21.22, 42.51),
-        "multipartite": (36.32, 40.81),
+        PRINTED: (36.32, 40.81),
     },
     "svhn": {
         "average": (1.65, 3.72),
         "max": (0.13, 3.81),
         "stochastic": (1.41, 2.80),
-        "multipartite": (2.09, 2.15),
+        PRINTED: (2.09, 2.15),
     },
 }
 
 
 def printed(dataset: str, pooling: str) -> tuple[float, float] | None:
-    """Train and test error that the paper gives, None where it gives none.
+    """Train and test error that the paper gives for just this pooling, None where it gives none.
 
     Examples
     --------
-    >>> printed("mnist", "multipartite:assignment=stochastic")
-    (0.38, 0.41)
+    >>> printed("mnist", "multipartite-printed"), printed("mnist", "multipartite")
+    ((0.38, 0.41), None)
     """
-    words = Places.parse(pooling).words
-    return TABLES.get(dataset, {}).get(words[0].name) if len(words) == 1 else None
+    return TABLES.get(dataset, {}).get(pooling)
 
 
 def order(dataset: str) -> list[tuple[str, ...]]:
@@ -54,11 +54,11 @@ def order(dataset: str) -> list[tuple[str, ...]]:
     Examples
     --------
     >>> order("mnist")
-    [('multipartite',), ('stochastic',), ('max',), ('average',)]
+    [('multipartite-printed',), ('stochastic',), ('max',), ('average',)]
     >>> order("digits")
-    [('multipartite',), ('stochastic',), ('max', 'average')]
+    [('multipartite-printed',), ('stochastic',), ('max', 'average')]
     """
     if dataset in TABLES:
         table = TABLES[dataset]
         return [(name,) for name in sorted(table, key=lambda name: table[name][1])]
-    return [("multipartite",), ("stochastic",), ("max", "average")]
+    return [(PRINTED,), ("stochastic",), ("max", "average")]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from multipartite.experiments.report.collection import BASELINE, Collection
-from multipartite.experiments.report.estimates import Difference, Estimate, difference, estimate
+from multipartite.experiments.report.estimates import Difference, Estimate, difference, estimate, holm
 from multipartite.experiments.report.paper import printed
+from multipartite.experiments.run.store import Summary
 from multipartite.words import Places, Word
 
 __all__ = ["METRICS", "Curve", "Row", "csv_text", "curves", "sheets", "tabulate"]
@@ -27,8 +28,9 @@ METRICS = {"objective": "objective", "top1": "top-1 error, %", "top5": "top-5 er
 class Row:
     """One pooling: errors in percent, the gap is test - train, cost as medians over the seeds.
 
-    `by_seed` is the test error of every seed; `speed` is in images/s, `ratio` relative to max pooling, `memory`
-    in bytes; `paper` is the paper's train and test error.
+    `tests` and `gaps` are the test error and the gap of every seed; `versus` and `gap_versus` are their differences to
+    max pooling, `corrected` the former after Holm's correction for the number of poolings. `speed` is in images/s,
+    `ratio` relative to max pooling, `memory` in bytes; `paper` is the paper's train and test error.
     """
 
     pooling: str
@@ -36,8 +38,11 @@ class Row:
     test: Estimate
     test5: Estimate
     gap: Estimate
-    by_seed: dict[int, float]
+    tests: dict[int, float]
+    gaps: dict[int, float]
     versus: Difference | None
+    corrected: Difference | None
+    gap_versus: Difference | None
     paper: tuple[float, float] | None
     speed: float
     ratio: float | None
@@ -60,31 +65,41 @@ class Row:
         return Places.parse(self.pooling).words
 
 
-def tabulate(collection: Collection) -> list[Row]:
-    """Condense the runs to a row a pooling."""
-    base = collection.summaries(BASELINE) if BASELINE in collection.runs else {}
-    errors = {seed: summary.test.top1 for seed, summary in base.items()}
+def tabulate(summaries: Mapping[str, Mapping[int, Summary]], dataset: str) -> list[Row]:
+    """Condense finished runs, by pooling and seed, to a row a pooling, the lowest mean test error first."""
+    tests = {pooling: {s: each.test.top1 for s, each in found.items()} for pooling, found in summaries.items()}
+    gaps = {p: {s: each.test.top1 - each.train.top1 for s, each in found.items()} for p, found in summaries.items()}
+    base = summaries.get(BASELINE, {})
+    versus = _versus(tests)
+    corrected, gap_versus = holm(versus), _versus(gaps)
     rows = []
-    for pooling in collection.runs:
-        found = collection.summaries(pooling)
-        test = {seed: summary.test.top1 for seed, summary in found.items()}
+    for pooling, found in summaries.items():
         ratios = [found[seed].samples_per_second / base[seed].samples_per_second for seed in found if seed in base]
         row = Row(
             pooling=pooling,
             train=estimate([s.train.top1 for s in found.values()]),
-            test=estimate(list(test.values())),
+            test=estimate(list(tests[pooling].values())),
             test5=estimate([s.test.top5 for s in found.values()]),
-            gap=estimate([s.test.top1 - s.train.top1 for s in found.values()]),
-            by_seed=test,
-            versus=None if pooling == BASELINE else difference(test, errors),
-            paper=printed(collection.config.dataset, pooling),
+            gap=estimate(list(gaps[pooling].values())),
+            tests=tests[pooling],
+            gaps=gaps[pooling],
+            versus=versus.get(pooling),
+            corrected=corrected.get(pooling),
+            gap_versus=gap_versus.get(pooling),
+            paper=printed(dataset, pooling),
             speed=statistics.median(s.samples_per_second for s in found.values()),
             ratio=statistics.median(ratios) if ratios else None,
             memory=round(statistics.median(s.peak_memory for s in found.values())),
             parameters=next(iter(found.values())).parameters,
         )
         rows.append(row)
-    return rows
+    return sorted(rows, key=lambda row: (row.test.mean, row.pooling))
+
+
+def _versus(values: Mapping[str, Mapping[int, float]]) -> dict[str, Difference]:
+    """Differences of every pooling to max pooling, where there is a seed in common."""
+    found = {p: difference(by_seed, values.get(BASELINE, {})) for p, by_seed in values.items() if p != BASELINE}
+    return {pooling: each for pooling, each in found.items() if each is not None}
 
 
 @dataclass(frozen=True)
@@ -102,10 +117,11 @@ class Curve:
     test: float
 
 
-def curves(collection: Collection) -> list[Curve]:
-    """Average the epochs of all seeds: a curve for every pooling and every name in `METRICS`."""
+def curves(collection: Collection, poolings: Iterable[str]) -> list[Curve]:
+    """Average the epochs of all seeds: a curve for each of `poolings` and every name in `METRICS`."""
     found = []
-    for pooling, runs in collection.runs.items():
+    for pooling in poolings:
+        runs = collection.runs[pooling]
         epochs = list(zip(*(run.metrics for run in runs.values()), strict=True))  # [epoch][seed]
         for metric in METRICS:
             train = tuple(statistics.fmean(getattr(e.train, metric) for e in seeds) for seeds in epochs)
@@ -114,7 +130,7 @@ def curves(collection: Collection) -> list[Curve]:
                 for seeds in epochs
                 if all(e.validation is not None for e in seeds)
             )
-            tests = [getattr(s.test, metric) for s in collection.summaries(pooling).values()]
+            tests = [getattr(s.test, metric) for s in collection.summaries[pooling].values()]
             found.append(Curve(pooling, metric, train, validation, statistics.fmean(tests)))
     return found
 
@@ -131,7 +147,6 @@ def sheets(collection: Collection, rows: Sequence[Row], drawn: Sequence[Curve]) 
 
 def _errors(row: Row) -> dict[str, object]:
     paper = row.paper or (None, None)
-    versus = row.versus
     return {
         "pooling": row.pooling,
         "seeds": row.test.n,
@@ -143,12 +158,21 @@ def _errors(row: Row) -> dict[str, object]:
         "test_top5_sd": row.test5.sd,
         "gap_mean": row.gap.mean,
         "gap_sd": row.gap.sd,
-        "minus_max": versus.mean if versus else None,
-        "minus_max_low": versus.low if versus else None,
-        "minus_max_high": versus.high if versus else None,
-        "minus_max_pairs": versus.n if versus else None,
+        **_interval("minus_max", row.versus),
+        "minus_max_pairs": row.versus.n if row.versus else None,
+        **_interval("minus_max_holm", row.corrected),
+        **_interval("gap_minus_max", row.gap_versus),
         "paper_train": paper[0],
         "paper_test": paper[1],
+    }
+
+
+def _interval(name: str, found: Difference | None) -> dict[str, object]:
+    return {
+        name: found and found.mean,
+        f"{name}_low": found and found.low,
+        f"{name}_high": found and found.high,
+        f"{name}_p": found and found.p,
     }
 
 
@@ -163,8 +187,8 @@ def _cost(row: Row) -> dict[str, object]:
 
 
 def _runs(collection: Collection) -> Iterable[dict[str, object]]:
-    for pooling in collection.runs:
-        for seed, summary in collection.summaries(pooling).items():
+    for pooling, found in collection.summaries.items():
+        for seed, summary in found.items():
             parts = {"train": summary.train, "validation": summary.validation, "test": summary.test}
             metrics = {
                 f"{part}_{name}": getattr(found, name, None)

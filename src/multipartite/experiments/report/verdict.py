@@ -1,20 +1,19 @@
-"""The verdict in words, computed: the best method, whether the seeds support it, whether the paper's order holds."""
+"""The verdict in words, computed: the best method, whether the seeds support it, whether the paper's claims hold.
+
+Nothing is claimed from fewer than three seeds, nor where every seed has the same difference.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import permutations
 
 from multipartite.experiments.report.collection import BASELINE
-from multipartite.experiments.report.estimates import Difference, difference
-from multipartite.experiments.report.paper import order
+from multipartite.experiments.report.estimates import FEWEST, Difference, difference, holm
+from multipartite.experiments.report.paper import PRINTED, RIVALS, order
 from multipartite.experiments.report.tables import Row
-from multipartite.words import Places
 
-__all__ = ["best", "generalisation", "paper_order", "verdict"]
-
-_PROPOSED = "multipartite"
+__all__ = ["best", "generalisation", "headline", "paper_order", "verdict"]
 
 
 def verdict(rows: Sequence[Row], dataset: str) -> list[str]:
@@ -22,125 +21,152 @@ def verdict(rows: Sequence[Row], dataset: str) -> list[str]:
     return [best(rows), paper_order(rows, dataset), generalisation(rows)]
 
 
+def headline(rows: Sequence[Row]) -> str:
+    """Say the gist in a few words: which pooling has the lowest test error, and how far below max pooling it is."""
+    first = min(rows, key=_error)
+    words = f"{first.pooling} has the lowest test error, {first.test.mean:.2f}%"
+    base = next((row for row in rows if row.pooling == BASELINE), None)
+    if base is None or base is first:
+        return words
+    found = first.corrected or first.versus
+    if found is not None and found.settled:
+        worth = "the seeds support it"
+    else:
+        worth = found.doubt if found is not None and found.doubt else "the seeds do not settle it"
+    return f"{words}: {base.test.mean - first.test.mean:.2f} points below {BASELINE}, {worth}"
+
+
 def best(rows: Sequence[Row]) -> str:
-    """Which pooling has the lowest mean test error, by how much, and whether the seeds support it."""
-    ranked = sorted(rows, key=lambda row: row.test.mean)
-    first = ranked[0]
-    n = first.test.n
-    words = f"Best: {first.pooling} with {first.test.mean:.2f}% test error ({_seeds(n)})"
-    if len(ranked) == 1:
+    """Which pooling has the lowest mean test error, by how much, and whether the seeds support it.
+
+    Its differences to all the others are one family, corrected after Holm.
+    """
+    first, *others = sorted(rows, key=_error)
+    words = f"Best: {first.pooling} with {first.test.mean:.2f}% test error ({_seeds(first.test.n)})"
+    if not others:
         return f"{words}; nothing to compare it with."
-    second = ranked[1]
-    words += f", {_below(first, second)}"
-    rest = next((row for row in ranked[2:] if row.pooling == BASELINE), None)
-    if rest is not None:
-        words += f"; {_below(first, rest)}"
-    return f"{words}."
+    found = {row.pooling: each for row in others if (each := difference(first.tests, row.tests)) is not None}
+    corrected = holm(found)
+    named = [others[0], *(row for row in others[1:] if row.pooling == BASELINE)]
+    margins = []
+    for row in named:
+        if row.test.mean == first.test.mean:
+            margins.append(f"level with {row.pooling}")
+            continue
+        worth = support(found.get(row.pooling), corrected.get(row.pooling))
+        margins.append(f"{row.test.mean - first.test.mean:.2f} points below {row.pooling} ({worth})")
+    return f"{words}, {'; '.join(margins)}."
 
 
-def _below(ours: Row, theirs: Row) -> str:
-    if ours.test.mean == theirs.test.mean:
-        return f"level with {theirs.pooling}"
-    found = difference(ours.by_seed, theirs.by_seed)
-    margin = f"{theirs.test.mean - ours.test.mean:.2f} points below {theirs.pooling}"
-    return f"{margin} ({support(found)})"
-
-
-def support(found: Difference | None) -> str:
-    """Say what a difference over seeds is worth.
+def support(found: Difference | None, corrected: Difference | None = None) -> str:
+    """Say what a difference over seeds is worth, plain and `corrected` for being one of several.
 
     Examples
     --------
-    >>> support(Difference(-0.5, -0.9, -0.1, 5))
-    '95% interval -0.90 to -0.10: the seeds support it'
-    >>> support(Difference(-0.5, None, None, 1))
-    'one seed only, so no interval'
+    >>> support(difference({0: 1.0, 1: 2.0, 2: 3.0}, {0: 2.0, 1: 3.1, 2: 4.0}))
+    '95% interval -1.18 to -0.89: the seeds support it'
+    >>> support(Difference(-0.5, None, 1))
+    'one seed only, so no interval and no claim'
     """
     if found is None:
-        return "no seed in common, so no paired interval"
-    if found.settled is None:
-        return "one seed only, so no interval"
-    words = "the seeds support it" if found.settled else "the seeds do not settle it"
-    return f"95% interval {found.interval}: {words}"
+        return "no seed in common, so no interval and no claim"
+    if not found.error:
+        return f"{found.interval} and no claim"
+    words = f"95% interval {found.interval}"
+    if found.doubt:
+        return f"{words}, but {found.doubt}, so no claim"
+    if not found.settled:
+        return f"{words}: the seeds do not settle it"
+    if corrected is not None and not corrected.settled:
+        return f"{words}, but {corrected.interval} after Holm's correction: the seeds do not settle it"
+    return f"{words}: the seeds support it"
 
 
 def paper_order(rows: Sequence[Row], dataset: str) -> str:
-    """Whether the test errors are in the order of the paper's tables, for each reading of its method."""
+    """Whether the test errors are in the order of the paper's tables; other poolings have no part in it."""
     places = {name: place for place, names in enumerate(order(dataset)) for name in names}
     expected = " < ".join(" or ".join(names) for names in order(dataset))
-    plain = [row for row in rows if row.pooling in places and row.name != _PROPOSED]
-    proposed = _readings(rows)
-    if len(plain) + len(proposed) < 2 or not plain:
-        return f"The paper's order ({expected}) cannot be judged: too few of its poolings are here."
-    readings: list[tuple[str, list[Row]]] = [(row.pooling, [*plain, row]) for row in proposed]
-    holds, fails = [], []
-    for label, present in readings or [("the baselines alone", plain)]:
-        wrong, loose = _against(present, places)
-        if wrong:
-            fails.append(f"with {label} ({', '.join(wrong)})")
-        else:
-            holds.append(f"with {label}" + (f" (the seeds do not settle {', '.join(loose)})" if loose else ""))
-    return f"The paper's order ({expected}) {_judged(holds, fails)}."
+    words = f"The paper's order ({expected})"
+    present = [row for row in rows if row.pooling in places]
+    if len(present) < 2:
+        return f"{words} cannot be judged: too few of its poolings are here."
+    right, wrong, doubts = _steps(present, places)
+    if doubts:
+        return f"{words} cannot be judged: {doubts[0]}."
+    if refuted := [step for step, settled in wrong if settled]:
+        return f"{words} does not hold: {'; '.join(refuted)}."
+    if wrong:
+        return f"{words} is not seen, though the seeds do not settle it: {'; '.join(step for step, _ in wrong)}."
+    if loose := [step for step, settled in right if not settled]:
+        return f"{words} is seen, but the seeds do not settle {', '.join(loose)}."
+    return f"{words} holds: the seeds support every step."
 
 
-def _readings(rows: Sequence[Row]) -> list[Row]:
-    """Rows that are the paper's method, whatever the options; at infinite temperature nothing supervises it."""
-
-    def supervised(row: Row) -> bool:
-        return any(dict(word.options).get("temperature") != math.inf for word in Places.parse(row.pooling).words)
-
-    return [row for row in rows if row.name == _PROPOSED and supervised(row)]
+_Step = tuple[str, bool]  # in words, and whether the seeds settle it
 
 
-def _judged(holds: Sequence[str], fails: Sequence[str]) -> str:
-    """Say with what a statement holds and with what it does not."""
-    if not fails:
-        return f"holds {'; '.join(holds)}"
-    if not holds:
-        return f"does not hold {'; '.join(fails)}"
-    return f"holds {'; '.join(holds)}; it does not {'; '.join(fails)}"
-
-
-def _against(present: Sequence[Row], places: dict[str, int]) -> tuple[list[str], list[str]]:
-    """Neighbours against the paper's order, and neighbours in order that the seeds do not settle."""
-    wrong, loose = [], []
-    steps = sorted({places[row.name] for row in present})
+def _steps(present: Sequence[Row], places: dict[str, int]) -> tuple[list[_Step], list[_Step], list[str]]:
+    """Neighbours in the paper's order that are in it here, those that are not, and why some cannot be judged."""
+    right: list[_Step] = []
+    wrong: list[_Step] = []
+    doubts: list[str] = []
+    steps = sorted({places[row.pooling] for row in present})
     for low, high in permutations(present, 2):
-        if steps.index(places[high.name]) != steps.index(places[low.name]) + 1:
+        if steps.index(places[high.pooling]) != steps.index(places[low.pooling]) + 1:
             continue  # the order holds when it holds between neighbours
-        if low.test.mean >= high.test.mean:
-            sign = ">" if low.test.mean > high.test.mean else "="
-            wrong.append(f"{low.name} {low.test.mean:.2f} {sign} {high.name} {high.test.mean:.2f}")
+        found = difference(low.tests, high.tests)
+        if found is None or found.n < FEWEST:
+            few = "no seed in common" if found is None else found.doubt
+            doubts.append(f"{few} for {low.pooling} and {high.pooling}")
             continue
-        found = difference(low.by_seed, high.by_seed)
-        if found is None or not found.settled:
-            loose.append(f"{low.name} < {high.name}")
-    return wrong, loose
+        settled = bool(found.settled)
+        if low.test.mean < high.test.mean:
+            right.append((f"{low.pooling} < {high.pooling}", settled))
+        else:
+            sign = ">" if low.test.mean > high.test.mean else "="
+            step = f"{low.pooling} {low.test.mean:.2f} {sign} {high.pooling} {high.test.mean:.2f}"
+            wrong.append((f"{step} ({_interval(found)})", settled))
+    return right, wrong, doubts
 
 
 def generalisation(rows: Sequence[Row]) -> str:
-    """Whether the paper's claim holds: a small gap between train and test error at a high training error.
-
-    Each reading of its method is held against all that is not its method, the unsupervised draws included.
-    """
-    ranked = sorted(rows, key=lambda row: row.gap.mean)
-    first = ranked[0]
+    """Whether the paper's claim holds: a smaller gap between train and test error than its rivals have."""
+    first = min(rows, key=lambda row: row.gap.mean)
     words = f"Smallest train-test gap: {first.pooling} with {first.gap.mean:.2f} points"
     base = next((row for row in rows if row.pooling == BASELINE), None)
     if base is not None and base is not first:
-        words += f", {BASELINE} has {base.gap.mean:.2f}"
-    proposed = _readings(ranked)
-    others = [row for row in ranked if row not in proposed]
-    if not proposed or not others:
+        words += f", {BASELINE} has {base.gap.mean:.2f} ({support(difference(first.gaps, base.gaps))})"
+    proposed = next((row for row in rows if row.pooling == PRINTED), None)
+    others = [row for row in rows if row.pooling in RIVALS]
+    if proposed is None or not others:
         return f"{words}."
-    smallest = others[0].gap.mean
-    holds = [f"with {row.pooling} ({row.gap.mean:.2f})" for row in proposed if row.gap.mean < smallest]
-    fails = [f"with {row.pooling} ({row.gap.mean:.2f})" for row in proposed if row.gap.mean >= smallest]
+    nearest = min(others, key=lambda row: row.gap.mean)
+    found = difference(proposed.gaps, nearest.gaps)
+    figures = f"{PRINTED} {proposed.gap.mean:.2f}, {nearest.pooling} {nearest.gap.mean:.2f}; {_interval(found)}"
+    smaller = proposed.gap.mean < nearest.gap.mean
+    if found is None or found.doubt:
+        judged = "cannot be judged"
+    elif not found.settled:
+        judged = f"is {'seen, but' if smaller else 'not seen, though'} the seeds do not settle it"
+    else:
+        judged = "holds" if smaller else "does not hold"
+    *some, last = sorted(row.pooling for row in others)
+    rivals = f"{', '.join(some)} and {last}" if some else last
     highest = max(rows, key=lambda row: row.train.mean)
     return (
-        f"{words}. The paper's claim that its method has a smaller gap than any other {_judged(holds, fails)}; "
+        f"{words}. The paper's claim that its method has a smaller gap than {rivals} {judged} ({figures}); "
         f"the highest training error is that of {highest.pooling} ({highest.train.mean:.2f}%)."
     )
+
+
+def _interval(found: Difference | None) -> str:
+    if found is None:
+        return "no seed in common"
+    return f"95% interval of the difference {found.interval}" if found.error else found.doubt
+
+
+def _error(row: Row) -> float:
+    return row.test.mean
 
 
 def _seeds(n: int) -> str:

@@ -51,9 +51,12 @@ def write_report(folder: Path | str, out: Path | str | None = None, *, pictures:
     ['cost.csv', 'curves.csv', 'curves.png', 'errors.csv', 'errors.png', 'report.html', 'report.md', 'runs.csv']
     """
     collection = collect(folder)
-    rows, drawn = tabulate(collection), curves(collection)
-    words = verdict(rows, collection.config.dataset)
-    seen = gallery(collection) if pictures else Gallery(reason="pictures were not asked for")
+    dataset = collection.config.dataset
+    rows = tabulate(collection.summaries, dataset)
+    poolings = [row.pooling for row in rows]
+    drawn = curves(collection, poolings)
+    words = verdict(rows, dataset)
+    seen = gallery(collection, poolings) if pictures else Gallery(reason="pictures were not asked for")
     content = Content(collection, rows, drawn, words, seen)
     out = Path(out) if out is not None else Path(folder) / "report"
     out.mkdir(parents=True, exist_ok=True)
