@@ -1,3 +1,4 @@
+import errno
 import os
 
 import pytest
@@ -41,3 +42,36 @@ def test_what_cannot_be_reported_is_one_sentence_and_status_2(tmp_path, kind):
     if kind == "mixed":
         assert "digits" in err
         assert "mnist" in err
+
+
+def test_a_damaged_run_is_named_and_the_others_are_reported(tmp_path):
+    made_grid(tmp_path, {"max": [5.0, 6.0], "average": [6.0, 7.5]})
+    torn = tmp_path / "runs" / "max" / "seed-1"
+    (torn / "config.json").write_text("{")
+    status, out, err = run_words("report", tmp_path, "--no-pictures")
+    assert status == 0
+    assert "Best: max with 5.00% test error (one seed only)" in out
+    assert err.startswith("multipartite: left out: ")
+    assert f"delete {torn}" in err
+    assert err.count("\n") == 1
+    for name in ("report.html", "report.md"):
+        assert f"delete {torn}" in (tmp_path / "report" / name).read_text()
+
+
+@pytest.mark.parametrize("kind", ["a file", "a full disk", "a read-only disk"])
+def test_what_cannot_be_written_is_one_sentence_and_status_2(tmp_path, kind, monkeypatch):
+    made_grid(tmp_path / "runs", {"max": [5.0]})
+    place = tmp_path / "report"
+    if kind == "a file":
+        place.write_text("mine")
+    else:
+        number = errno.ENOSPC if kind == "a full disk" else errno.EROFS
+
+        def refuse(handle):
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "fsync", refuse)
+    status, out, err = run_words("report", tmp_path / "runs", "--no-pictures", "--out", place)
+    assert (status, out) == (2, "")
+    reason = {"a file": "File exists", "a full disk": "No space left on device"}.get(kind, "Read-only file system")
+    assert err == f"multipartite: cannot write the report into {place} ({reason}): choose another --out\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -24,4 +25,7 @@ def report(
     from multipartite.cli.compare import tell
     from multipartite.experiments.report import write_report
 
-    tell(write_report(runs, out, pictures=pictures))
+    report = write_report(runs, out, pictures=pictures)
+    for sentence in report.collection.damaged:
+        print(f"multipartite: left out: {sentence}", file=sys.stderr)
+    tell(report)

@@ -34,6 +34,21 @@ def test_mixed_runs_are_refused_and_the_sentence_says_which(tmp_path):
         collect(tmp_path / "b")
 
 
+def test_a_damaged_run_is_left_out_and_named_with_the_folder_to_delete(tmp_path):
+    made_grid(tmp_path, {"max": [5.0, 6.0], "average": [5.0, 6.0, 7.0]})
+    torn, empty, short = (tmp_path / "runs" / "average" / f"seed-{seed}" for seed in range(3))
+    (torn / "config.json").write_text('{"format": 1, "key')
+    (empty / "metrics.jsonl").write_text("")
+    (short / "summary.json").write_text("{}")
+    found = collect(tmp_path)
+    assert found.runs.keys() == {"max"}
+    assert len(found.damaged) == 3
+    for path, sentence in zip((torn, empty, short), found.damaged, strict=True):
+        assert f"delete {path} and train the run again" in sentence
+    with pytest.raises(InputError, match=r"config\.json is damaged .*: delete .*seed-0 and train the run again"):
+        collect(torn)
+
+
 def test_what_multipartite_meant_up_to_0_1_0_is_called_by_its_name_of_today(tmp_path):
     for word in ("max", "multipartite", "multipartite:assignment=stochastic", "max|multipartite:assignment=hard"):
         made_run(tmp_path / "old", word, 0, 5.0, version="0.1.0")

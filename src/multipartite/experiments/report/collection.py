@@ -22,11 +22,15 @@ _ONCE_PRINTED = (Word.of("multipartite"), Word.of("multipartite", assignment="ha
 
 @dataclass(frozen=True)
 class Collection:
-    """Finished runs by pooling and seed; `unfinished` are left out."""
+    """Finished runs by pooling and seed; folders `unfinished` are left out, and so is what cannot be read.
+
+    `damaged` says in a sentence each what is wrong with a run and which folder to delete.
+    """
 
     folder: Path
     runs: dict[str, dict[int, Run]]
-    unfinished: tuple[str, ...]
+    unfinished: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
     @property
     def config(self) -> RunConfig:
@@ -60,7 +64,11 @@ def collect(folder: Path | str) -> Collection:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} is not there: give the folder of a comparison")
-    found = [read_run(path) for path in _folders(folder)]
+    read = [_read(path) for path in _folders(folder)]
+    found = [run for run in read if isinstance(run, Run)]
+    damaged = [reason for reason in read if isinstance(reason, str)]
+    if not found and damaged:
+        raise InputError(damaged[0])
     if not found:
         raise InputError(f"{folder} holds no runs: make some with `multipartite compare --out {folder}`")
     _comparable(found)
@@ -73,7 +81,15 @@ def collect(folder: Path | str) -> Collection:
         if (twin := seeds.setdefault(run.config.seed, run)) is not run:
             raise InputError(f"{twin.path} and {run.path} hold the same run: take one away")
     unfinished = (str(run.path.relative_to(folder)) for run in found if not run.finished)
-    return Collection(folder, runs, tuple(unfinished))
+    return Collection(folder, runs, tuple(unfinished), tuple(damaged))
+
+
+def _read(path: Path) -> Run | str:
+    """Read a run, or say in a sentence why it cannot be read."""
+    try:
+        return read_run(path)
+    except InputError as error:
+        return str(error)
 
 
 def _folders(folder: Path) -> Iterator[Path]:

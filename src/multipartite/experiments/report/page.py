@@ -74,6 +74,7 @@ class Content:
             notes.append(f"There is no {BASELINE} pooling here, so there are no differences to it.")
         if left := self.collection.unfinished:
             notes.append(f"Unfinished and left out: {', '.join(left)}.")
+        notes += [f"Left out: {sentence}." for sentence in self.collection.damaged]
         return notes
 
     def chart_data(self) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from multipartite.errors import InputError
 from multipartite.experiments.report.collection import Collection, collect
 from multipartite.experiments.report.figures import figures
 from multipartite.experiments.report.gallery import Gallery, gallery
@@ -14,7 +15,7 @@ from multipartite.experiments.report.tables import Row, curves, sheets, tabulate
 from multipartite.experiments.report.verdict import verdict
 from multipartite.experiments.run.store import write_atomically
 
-__all__ = ["Report", "write_report"]
+__all__ = ["Report", "write_files", "write_report"]
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,22 @@ def write_report(folder: Path | str, out: Path | str | None = None, *, pictures:
     seen = gallery(collection, poolings) if pictures else Gallery(reason="pictures were not asked for")
     content = Content(collection, rows, drawn, words, seen)
     out = Path(out) if out is not None else Path(folder) / "report"
-    out.mkdir(parents=True, exist_ok=True)
     files: dict[str, bytes] = {
         **{name: text.encode() for name, text in sheets(collection, rows, drawn).items()},
         **figures(rows, drawn),
         "report.md": markdown(content).encode(),
         "report.html": html(content).encode(),
     }
-    for name, data in files.items():
-        write_atomically(out / name, data)
+    write_files(out, files)
     return Report(out / "report.html", tuple(words), rows, collection)
+
+
+def write_files(out: Path, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder, which is made where it is missing; what cannot be written is an `InputError`."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            write_atomically(out / name, data)
+    except OSError as error:
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        raise InputError(f"cannot write the report into {out} ({cause.strerror}): choose another --out") from error
