@@ -77,6 +77,24 @@ def test_get_downloads_and_then_only_checks(run, folder, monkeypatch):
     ]
 
 
+def test_a_made_data_set_has_the_files_of_what_it_is_made_from(run, folder, monkeypatch):
+    def state():
+        rows = json.loads(run("multipartite data list --json")[1])
+        return {row["name"]: row["files"] for row in rows}["background-mnist"]
+
+    lay_out("mnist", folder, monkeypatch)
+    assert state() == "missing"
+    blobs = official("cifar10")
+    with Server({path.rpartition("/")[2]: blob for path, blob in blobs.items()}) as server:
+        register("cifar10", blobs, monkeypatch, mirrors=(server.url,), archive=None)
+        got = run("multipartite data get background-mnist")
+    assert got == (0, f"background-mnist: 10 files right, 6 of them new, under {folder}\n", "")
+    assert state() == "there"
+    rows = json.loads(run("multipartite data where background-mnist --json")[1])
+    assert {row["state"] for row in rows} == {"there"}
+    assert len(rows) == 10
+
+
 def test_get_refuses_an_altered_file(run, folder, monkeypatch):
     lay_out("svhn", folder, monkeypatch)
     (folder / "svhn/test_32x32.mat").write_bytes(b"x")

@@ -14,6 +14,7 @@ from data_files import images_and_labels, lay_out, official
 from multipartite.errors import InputError
 from multipartite.experiments.data import Source, available, check_name, load, register
 from multipartite.experiments.data.catalogue import CATALOGUE, find, origins
+from multipartite.experiments.data.made import put_on_photographs
 
 FILED = ["mnist", "fashion-mnist", "cifar10", "cifar100", "svhn"]
 EVERY_FILE = [(name, path) for name in FILED for path in CATALOGUE[name].files]
@@ -85,6 +86,23 @@ def test_cluttered_mnist_is_made_from_the_files_of_mnist(tmp_path, monkeypatch):
     assert data.train.labels.tolist() == [i % 10 for i in range(40)]
 
 
+def test_background_mnist_is_made_from_the_files_of_two_data_sets(tmp_path, monkeypatch):
+    lay_out("mnist", tmp_path, monkeypatch)
+    with pytest.raises(InputError, match=r"needs .*/cifar10/.* data get background-mnist --data-dir"):
+        load("background-mnist", tmp_path, download=False)
+    lay_out("cifar10", tmp_path, monkeypatch)
+    data, again, other = (load("background-mnist", tmp_path, seed=seed) for seed in (0, 0, 1))
+    assert data.shape == (1, 28, 28)
+    assert data.train.images.equal(again.train.images)
+    assert not data.train.images.equal(other.train.images)
+    for part in ("train", "test"):
+        digits, labels = images_and_labels("mnist", part)
+        photographs, _ = images_and_labels("cifar10", part)
+        made = put_on_photographs(digits, photographs, (0, int(part == "test")))
+        np.testing.assert_array_equal(getattr(data, part).images.numpy(), made)
+        np.testing.assert_array_equal(getattr(data, part).labels.numpy(), labels)
+
+
 def test_the_environment_says_where_and_the_argument_wins(tmp_path, monkeypatch):
     here, there = tmp_path / "here", tmp_path / "there"
     lay_out("mnist", here, monkeypatch)
@@ -139,7 +157,7 @@ def test_nothing_is_unpickled(name, tmp_path, monkeypatch):
 
 
 def test_the_registry_is_complete():
-    names = ["digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "svhn", "cluttered-mnist"]
+    names = ["digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "svhn", "cluttered-mnist", "background-mnist"]
     assert available()[: len(names)] == names
     for name in names:
         source = CATALOGUE[name]
@@ -148,6 +166,7 @@ def test_the_registry_is_complete():
         assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in source.files.values())
         assert all(mirror.endswith("/") for mirror in source.mirrors)
         assert bool(source.files) == bool(source.mirrors)
+        assert not (source.files and source.made_from)
     assert list(CATALOGUE["cifar100"].class_names) == sorted(CATALOGUE["cifar100"].class_names)
     assert official("mnist").keys() == CATALOGUE["mnist"].files.keys()
 

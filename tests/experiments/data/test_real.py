@@ -1,7 +1,11 @@
 """The real data sets, where MULTIPARTITE_DATA holds them."""
 
 import os
+import runpy
+from pathlib import Path
 
+import matplotlib.image
+import numpy as np
 import pytest
 import torch
 
@@ -52,6 +56,18 @@ def test_real_labels_have_their_names(name, first):
     assert [data.class_names[label] for label in data.train.labels[:4]] == first
 
 
+def test_background_mnist_keeps_the_labels_and_undoes_to_a_photograph():
+    plain, made = real("mnist"), real("background-mnist")
+    assert made.shape == (1, 28, 28)
+    assert made.train.labels.equal(plain.train.labels)
+    assert made.test.labels.equal(plain.test.labels)
+    outside = plain.train.images == 0  # there the photograph shows as it is
+    photographs = real("cifar10").train.images.double().mean().item()
+    assert abs(made.train.images[outside].double().mean().item() - photographs) < 3
+    inside = plain.train.images == 255  # and here its negative
+    assert abs(255 - made.train.images[inside].double().mean().item() - photographs) < 5
+
+
 def test_cluttered_mnist_keeps_the_labels_and_adds_ink():
     plain, cluttered = real("mnist"), real("cluttered-mnist")
     assert cluttered.shape == (1, 40, 40)
@@ -60,3 +76,25 @@ def test_cluttered_mnist_keeps_the_labels_and_adds_ink():
     ink = [(data.train.images[:1000] > 127).sum((1, 2, 3)).double() for data in (plain, cluttered)]
     assert torch.all(ink[1] >= ink[0])
     assert ink[1].mean() > 1.5 * ink[0].mean()
+
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.mark.slow
+def test_the_pictures_of_the_made_data_sets_are_drawn_from_the_data(tmp_path):
+    real("background-mnist")
+    main = runpy.run_path(str(DOCS / "figure_made.py"))["main"]
+    main.__globals__["FOLDER"] = tmp_path
+    main()
+    drawn = sorted(path.name for path in tmp_path.glob("*.png"))
+    assert drawn == ["background-mnist.png", "cluttered-mnist.png"]
+    for name in drawn:
+        kept, fresh = DOCS / "figures" / name, matplotlib.image.imread(tmp_path / name)
+        assert np.abs(fresh - matplotlib.image.imread(kept)).mean() < 0.02, f"run make figures: {kept.name}"
+
+
+def test_without_the_data_the_pictures_are_not_drawn_and_it_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MULTIPARTITE_DATA", str(tmp_path))
+    runpy.run_path(str(DOCS / "figure_made.py"))["main"]()
+    assert "are not drawn: data set mnist needs" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from multipartite.experiments.data.official import DIGITS
 from multipartite.experiments.data.source import Array, Parts, Source
 
-__all__ = ["MADE", "clutter", "make_cluttered_mnist"]
+__all__ = ["MADE", "clutter", "grey", "make_background_mnist", "make_cluttered_mnist", "put_on_photographs"]
 
 _SIDE = 40
 _FRAGMENTS = 6
@@ -80,9 +80,68 @@ def make_cluttered_mnist(sources: Mapping[str, Parts], seed: int) -> Parts:
     return train, train_labels, clutter(test_images, test_labels, (seed, 1)), test_labels
 
 
+def put_on_photographs(images: Array, photographs: Array, seed: int | tuple[int, ...]) -> Array:
+    """Take the absolute difference of each digit and a random piece of a random photograph, in grey.
+
+    After MNIST-M (Ganin et al., "Domain-adversarial training of neural networks", 2016), which does so in colour.
+
+    Parameters
+    ----------
+    images : array of shape (N, 1, h, w), uint8
+    photographs : array of shape (M, 3, H, W), uint8
+        Red, green and blue; no smaller than the images.
+    seed : int or tuple of int
+        Images, photographs and seed settle the outcome.
+
+    Returns
+    -------
+    array of shape (N, 1, h, w), uint8
+
+    Examples
+    --------
+    >>> digits, photographs = np.full((2, 1, 28, 28), 9, np.uint8), np.full((5, 3, 32, 32), 200, np.uint8)
+    >>> made = put_on_photographs(digits, photographs, seed=0)
+    >>> made.shape, int(made.min()), int(made.max())
+    ((2, 1, 28, 28), 191, 191)
+    """
+    size = images.shape[-2:]
+    pieces = np.lib.stride_tricks.sliding_window_view(grey(photographs), size, axis=(1, 2))  # [M, tops, lefts, h, w]
+    draw = np.random.default_rng(seed).integers
+    which, top, left = (draw(count, size=len(images)) for count in pieces.shape[:3])
+    ground, digits = pieces[which, top, left], images[:, 0]
+    return (np.maximum(ground, digits) - np.minimum(ground, digits))[:, None]
+
+
+def grey(photographs: Array) -> Array:
+    """Turn (M, 3, H, W) into (M, H, W) by the luma of ITU-R 601, 0.299 R + 0.587 G + 0.114 B, rounded.
+
+    The weights are integers over 2^16, so that every machine rounds alike.
+
+    Examples
+    --------
+    >>> grey(np.array([[[[255]], [[0]], [[0]]]], np.uint8)).tolist()
+    [[[76]]]
+    """
+    luma = np.empty(photographs[:, 0].shape, np.uint8)
+    for start in range(0, len(photographs), 500):  # pieces that stay in the cache
+        red, green, blue = photographs[start : start + 500].transpose(1, 0, 2, 3).astype(np.uint32)
+        luma[start : start + 500] = (19595 * red + 38470 * green + 7471 * blue + (1 << 15)) >> 16
+    return luma
+
+
+def make_background_mnist(sources: Mapping[str, Parts], seed: int) -> Parts:
+    """Put MNIST's training digits on CIFAR-10's training photographs, its test digits on the test photographs."""
+    train_images, train_labels, test_images, test_labels = sources["mnist"]
+    train_photographs, _, test_photographs, _ = sources["cifar10"]
+    train = put_on_photographs(train_images, train_photographs, (seed, 0))
+    return train, train_labels, put_on_photographs(test_images, test_photographs, (seed, 1)), test_labels
+
+
 # fmt: off
 MADE = (
     Source("cluttered-mnist", "MNIST digits among fragments", (1, 40, 40), (60000, 10000), DIGITS,
            make_cluttered_mnist, made_from=("mnist",)),
+    Source("background-mnist", "MNIST digits on grey photographs", (1, 28, 28), (60000, 10000), DIGITS,
+           make_background_mnist, made_from=("mnist", "cifar10")),
 )
 # fmt: on
