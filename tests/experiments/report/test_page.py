@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from made_runs import ERRORS, made_grid
+from made_runs import ERRORS, made_grid, made_run
 from multipartite.experiments.grid.jobs import Job, work
 from multipartite.experiments.report import write_report
 from multipartite.experiments.run.config import RunConfig
@@ -48,6 +48,21 @@ def screen(browser, width, height, *, dark=False):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
 
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A report with everything in it: pictures, the paper's figures, an unfinished run and a long name."""
+    out = tmp_path_factory.mktemp("page")
+    for word in ("max", "multipartite:assignment=stochastic,groups=4,temperature=0.5"):
+        for seed in range(3):
+            config = RunConfig("digits", epochs=2, limit=200, threads=1, pooling=word, seed=seed)
+            work(Job(config, out / f"{word[:3]}-{seed}"))
+    made_run(out, "stochastic", 0, 1.0, finished=False, epochs=2, limit=200)
+    return write_report(out).page
+
+
+SCREENS = [(1200, False), (1200, True), (400, False), (400, True)]
+
+
 def test_tables_charts_and_tooltips_work_and_the_console_stays_silent(browser, tmp_path):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
@@ -78,18 +93,79 @@ def test_tables_charts_and_tooltips_work_and_the_console_stays_silent(browser, t
         assert words in tooltip.text
     find("#legend button")[0].click()
     assert len(find("#curve-top1 polyline")) == 6
+    names = [name.text for name in find("#errors tbody .name")]
+    assert names == ["multipartite", "stochastic", "max", "average"]  # by test error
     assert browser.get_log("browser") == []
 
 
-def test_it_fits_a_phone_follows_the_dark_mode_and_shows_its_pictures(browser, tmp_path):
-    config = RunConfig("digits", epochs=2, limit=200, threads=1, pooling="multipartite:assignment=stochastic")
-    work(Job(config, tmp_path / "runs" / "seed-0"))
-    screen(browser, 360, 800, dark=True)
-    browser.get(write_report(tmp_path / "runs").page.as_uri())
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
-    colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
-    assert sum(map(int, colour[4:-1].split(","))) < 150
+WIDE = "return [...document.querySelectorAll('.scroll, .card')].filter(e => e.scrollWidth > e.clientWidth).length"
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+def test_the_columns_of_the_paper_fit_too(browser, tmp_path, width):
+    screen(browser, width, 900)
+    folder = made_grid(
+        tmp_path, {word: [error + 20 for error in errors] for word, errors in ERRORS.items()}, dataset="cifar10"
+    )
+    browser.get(write_report(folder, pictures=False).page.as_uri())
+    assert browser.execute_script("return document.querySelectorAll('td.paper[data-label]').length") == 6
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.execute_script(WIDE) == 0
+
+
+@pytest.mark.parametrize(("width", "dark"), SCREENS)
+def test_it_fits_the_screen_and_can_be_read(browser, page, width, dark):
+    screen(browser, width, 900, dark=dark)
+    browser.get(page.as_uri())
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.execute_script(WIDE) == 0
+    ground = colour(browser, "body", "backgroundColor")
+    assert (luminance(ground) < 0.1) == dark
+    for selector in ("body", ".headline", "summary", ".notes", "td small", ".lead", ".eyebrow", ".warnings", "dt"):
+        assert contrast(colour(browser, selector, "color"), ground) >= 4.5, selector
     broken = "return [...document.images].filter(i => (i.scrollIntoView(), i.complete && !i.naturalWidth)).length"
     assert browser.execute_script(broken) == 0
-    assert browser.execute_script("return document.images.length") == 18
+    assert browser.execute_script("return document.images.length") == 24
     assert browser.get_log("browser") == []
+
+
+def colour(browser, selector, kind):
+    script = f"return getComputedStyle(document.querySelector(arguments[0])).{kind}"
+    return [int(part) for part in browser.execute_script(script, selector)[4:-1].split(",")]
+
+
+def luminance(rgb):
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in rgb)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, two):
+    """Of two colours, 1 to 21, after the accessibility guidelines of the web (WCAG 2)."""
+    low, high = sorted((luminance(one), luminance(two)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_rows_are_stacked_under_their_labels_on_a_phone(browser, page):
+    from selenium.webdriver.common.by import By
+
+    for width, shown, display in ((1200, True, "table-cell"), (400, False, "block")):
+        screen(browser, width, 900)
+        browser.get(page.as_uri())
+        assert browser.find_element(By.CSS_SELECTOR, "#errors thead").is_displayed() is shown
+        cell = browser.find_element(By.CSS_SELECTOR, "#errors tbody td")
+        assert cell.value_of_css_property("display") == display
+    label = "return getComputedStyle(document.querySelector('#errors tbody td'), '::before').content"
+    assert browser.execute_script(label) == '"test %"'
+
+
+def test_a_headline_stands_alone_and_the_details_unfold(browser, page):
+    from selenium.webdriver.common.by import By
+
+    screen(browser, 1200, 900)
+    browser.get(page.as_uri())
+    verdict = browser.find_element(By.CSS_SELECTOR, ".verdict")
+    assert "has the lowest test error" in verdict.text
+    assert "The paper's order" not in verdict.text
+    verdict.find_element(By.CSS_SELECTOR, "summary").click()
+    assert "The paper's order" in verdict.text
+    assert "Unfinished and left out: runs/stochastic/seed-0" in browser.find_element(By.CSS_SELECTOR, ".warnings").text

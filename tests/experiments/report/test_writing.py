@@ -87,3 +87,15 @@ def test_the_page_asks_nobody_for_anything(tmp_path):
     page = write_report(made_grid(tmp_path, ERRORS), pictures=False).page.read_text()
     outside = re.findall(r"""(?:src|href|url\()\s*=?\s*["']?(?!data:|#)(https?:|//|[\w./-]+\.(?:js|css|png))""", page)
     assert outside == []
+
+
+def test_top_5_is_left_out_where_it_is_zero_throughout(tmp_path):
+    for seed in range(3):
+        folder = made_run(tmp_path, "max", seed, 5.0)
+        for name in ("metrics.jsonl", "summary.json"):
+            text = (folder / name).read_text()
+            (folder / name).write_text(re.sub(r'"top5": [\d.]+', '"top5": 0.0', text))
+    report = write_report(tmp_path, pictures=False)
+    for name in ("report.html", "report.md"):
+        assert not re.search("top-5 (test|error)", (report.page.parent / name).read_text(), re.I), name
+    assert "top-5 test" in write_report(made_grid(tmp_path / "b", ERRORS), pictures=False).page.read_text()

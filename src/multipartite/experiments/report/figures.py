@@ -42,9 +42,10 @@ def _errors(rows: Sequence[Row]) -> bytes:
 def _curves(drawn: Sequence[Curve]) -> bytes:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 4.4), layout="constrained")
     poolings = list(dict.fromkeys(curve.pooling for curve in drawn))
-    for axes, (metric, label) in zip(figure.subplots(1, 3), METRICS.items(), strict=True):
+    metrics = list(dict.fromkeys(curve.metric for curve in drawn))
+    figure = Figure(figsize=(4.4 * len(metrics), 4.4), layout="constrained")
+    for axes, metric in zip(figure.subplots(1, len(metrics)), metrics, strict=True):
         for curve in (curve for curve in drawn if curve.metric == metric):
             colour = _colour(poolings.index(curve.pooling))
             epochs = range(1, len(curve.train) + 1)
@@ -55,7 +56,7 @@ def _curves(drawn: Sequence[Curve]) -> bytes:
             axes.plot(len(curve.train), curve.test, "D", color=colour, markersize=5)
             if not curve.validation:
                 axes.plot([], [], color=colour, label=name)
-        axes.set(xlabel="epoch", title=label)
+        axes.set(xlabel="epoch", title=METRICS[metric])
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
     handles, labels = axes.get_legend_handles_labels()

@@ -23,6 +23,7 @@ class Content:
     collection: Collection
     rows: Sequence[Row]
     curves: Sequence[Curve]
+    headline: str
     verdict: Sequence[str]
     gallery: Gallery
 
@@ -50,32 +51,42 @@ class Content:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know to read the tables right."""
-        counts = {row.test.n for row in self.rows}
+        """How to read the tables."""
         notes = [
             "Errors are in percent, mean ± standard deviation over seeds; the gap is test minus training error.",
             "Training error is measured at the end, with the network as it is tested. Runs of one seed start from "
             "the same weights and see the same batches.",
         ]
-        if max(counts) == 1:
-            notes.append("One seed only: there are no standard deviations and no intervals.")
-        elif any(row.versus for row in self.rows):
+        if any(row.corrected for row in self.rows):
             notes.append(
                 f"Minus {BASELINE}: mean difference in test error over paired seeds with its 95% t interval, and the "
                 "interval after Holm's correction for the number of poolings; bold where that one excludes zero."
             )
-        if any(row.versus and row.versus.doubt for row in self.rows):
-            notes.append(
+        return notes
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is missing, and what must not be concluded."""
+        counts = {row.test.n for row in self.rows}
+        found = []
+        if max(counts) == 1:
+            found.append("One seed only: there are no standard deviations and no intervals.")
+        elif any(row.versus and row.versus.doubt for row in self.rows):
+            found.append(
                 f"Nothing is claimed from fewer than {FEWEST} seeds, nor where every seed has the same difference."
             )
         if len(counts) > 1:
-            notes.append("The poolings do not all have the same number of seeds.")
+            found.append("The poolings do not all have the same number of seeds.")
         if not any(row.pooling == BASELINE for row in self.rows):
-            notes.append(f"There is no {BASELINE} pooling here, so there are no differences to it.")
+            found.append(f"There is no {BASELINE} pooling here, so there are no differences to it.")
         if left := self.collection.unfinished:
-            notes.append(f"Unfinished and left out: {', '.join(left)}.")
-        notes += [f"Left out: {sentence}." for sentence in self.collection.damaged]
-        return notes
+            found.append(f"Unfinished and left out: {', '.join(left)}.")
+        return found + [f"Left out: {sentence}." for sentence in self.collection.damaged]
+
+    @property
+    def top5(self) -> bool:
+        """Whether the top-5 error tells anything."""
+        return any(curve.metric == "top5" for curve in self.curves)
 
     def chart_data(self) -> dict[str, Any]:
         """Give what the page's script draws."""
@@ -89,6 +100,7 @@ class Content:
                 ],
             }
             for metric, label in METRICS.items()
+            if metric in {curve.metric for curve in self.curves}
         }
         rows = [
             {

@@ -118,7 +118,10 @@ class Curve:
 
 
 def curves(collection: Collection, poolings: Iterable[str]) -> list[Curve]:
-    """Average the epochs of all seeds: a curve for each of `poolings` and every name in `METRICS`."""
+    """Average the epochs of all seeds: a curve for each of `poolings` and every name in `METRICS`.
+
+    A top-5 error that is zero throughout, as with five classes or fewer, is left out.
+    """
     found = []
     for pooling in poolings:
         runs = collection.runs[pooling]
@@ -132,7 +135,9 @@ def curves(collection: Collection, poolings: Iterable[str]) -> list[Curve]:
             )
             tests = [getattr(s.test, metric) for s in collection.summaries[pooling].values()]
             found.append(Curve(pooling, metric, train, validation, statistics.fmean(tests)))
-    return found
+    if any(value for c in found if c.metric == "top5" for value in (*c.train, *c.validation, c.test)):
+        return found
+    return [curve for curve in found if curve.metric != "top5"]
 
 
 def sheets(collection: Collection, rows: Sequence[Row], drawn: Sequence[Curve]) -> dict[str, str]:

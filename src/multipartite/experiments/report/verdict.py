@@ -22,40 +22,45 @@ def verdict(rows: Sequence[Row], dataset: str) -> list[str]:
 
 
 def headline(rows: Sequence[Row]) -> str:
-    """Say the gist in a few words: which pooling has the lowest test error, and how far below max pooling it is."""
-    first = min(rows, key=_error)
+    """Say the gist in a few words: which pooling has the lowest test error, and how far below max pooling it is.
+
+    Where max pooling itself is best, the next one takes its place.
+    """
+    first, *others = sorted(rows, key=_error)
     words = f"{first.pooling} has the lowest test error, {first.test.mean:.2f}%"
-    base = next((row for row in rows if row.pooling == BASELINE), None)
-    if base is None or base is first:
+    if not others:
         return words
-    found = first.corrected or first.versus
-    if found is not None and found.settled:
-        worth = "the seeds support it"
+    rival = next((row for row in others if row.pooling == BASELINE), others[0])
+    if rival.test.mean == first.test.mean:
+        return f"{words}, level with {rival.pooling}"
+    plain, corrected = _margin(first, others, rival)
+    if plain is None or plain.doubt:
+        worth = plain.doubt if plain else "no seed in common"
     else:
-        worth = found.doubt if found is not None and found.doubt else "the seeds do not settle it"
-    return f"{words}: {base.test.mean - first.test.mean:.2f} points below {BASELINE}, {worth}"
+        worth = "the seeds support it" if corrected and corrected.settled else "the seeds do not settle it"
+    return f"{words}: {rival.test.mean - first.test.mean:.2f} points below {rival.pooling}, {worth}"
 
 
 def best(rows: Sequence[Row]) -> str:
-    """Which pooling has the lowest mean test error, by how much, and whether the seeds support it.
-
-    Its differences to all the others are one family, corrected after Holm.
-    """
+    """Which pooling has the lowest mean test error, by how much, and whether the seeds support it."""
     first, *others = sorted(rows, key=_error)
     words = f"Best: {first.pooling} with {first.test.mean:.2f}% test error ({_seeds(first.test.n)})"
     if not others:
         return f"{words}; nothing to compare it with."
-    found = {row.pooling: each for row in others if (each := difference(first.tests, row.tests)) is not None}
-    corrected = holm(found)
-    named = [others[0], *(row for row in others[1:] if row.pooling == BASELINE)]
     margins = []
-    for row in named:
+    for row in [others[0], *(row for row in others[1:] if row.pooling == BASELINE)]:
         if row.test.mean == first.test.mean:
             margins.append(f"level with {row.pooling}")
             continue
-        worth = support(found.get(row.pooling), corrected.get(row.pooling))
+        worth = support(*_margin(first, others, row))
         margins.append(f"{row.test.mean - first.test.mean:.2f} points below {row.pooling} ({worth})")
     return f"{words}, {'; '.join(margins)}."
+
+
+def _margin(first: Row, others: Sequence[Row], rival: Row) -> tuple[Difference | None, Difference | None]:
+    """Difference of the best to a rival, plain and corrected: its differences to all others are one family."""
+    found = {row.pooling: each for row in others if (each := difference(first.tests, row.tests)) is not None}
+    return found.get(rival.pooling), holm(found).get(rival.pooling)
 
 
 def support(found: Difference | None, corrected: Difference | None = None) -> str:

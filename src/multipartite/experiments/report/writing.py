@@ -12,7 +12,7 @@ from multipartite.experiments.report.figures import figures
 from multipartite.experiments.report.gallery import Gallery, gallery
 from multipartite.experiments.report.page import Content, html, markdown
 from multipartite.experiments.report.tables import Row, curves, sheets, tabulate
-from multipartite.experiments.report.verdict import verdict
+from multipartite.experiments.report.verdict import headline, verdict
 from multipartite.experiments.run.store import write_atomically
 
 __all__ = ["Report", "write_files", "write_report"]
@@ -58,7 +58,7 @@ def write_report(folder: Path | str, out: Path | str | None = None, *, pictures:
     drawn = curves(collection, poolings)
     words = verdict(rows, dataset)
     seen = gallery(collection, poolings) if pictures else Gallery(reason="pictures were not asked for")
-    content = Content(collection, rows, drawn, words, seen)
+    content = Content(collection, rows, drawn, headline(rows), words, seen)
     out = Path(out) if out is not None else Path(folder) / "report"
     files: dict[str, bytes] = {
         **{name: text.encode() for name, text in sheets(collection, rows, drawn).items()},

@@ -104,14 +104,16 @@
   }
 
   function versus(box) {
-    const values = data.rows.flatMap(r => r.versus ? [r.versus.mean, r.versus.low ?? 0, r.versus.high ?? 0] : [0]);
+    const values = data.rows.flatMap(r => [r.versus, r.corrected].flatMap(v => v ? [v.mean, v.low ?? 0, v.high ?? 0] : [0]));
     rows(box, values, (group, row, i, x, y) => {
-      const v = row.versus || {mean: 0, low: null};
+      const v = row.versus || {mean: 0, low: null}, wide = row.corrected;
+      if (wide) make(group, "line", {x1: x(wide.low), x2: x(wide.high), y1: y, y2: y, stroke: colour(i), "stroke-width": 1.5, opacity: .6});
       if (v.low !== null) make(group, "line", {x1: x(v.low), x2: x(v.high), y1: y, y2: y, stroke: colour(i), "stroke-width": 4, opacity: .45, "stroke-linecap": "round"});
       make(group, "circle", {cx: x(v.mean), cy: y, r: 6, fill: row.versus ? colour(i) : "var(--card)", stroke: colour(i), "stroke-width": 2.5});
     }, row => row.versus ? [
       [null, `minus ${data.baseline}`, show(row.versus.mean)],
       [null, "95% interval", row.versus.low === null ? "none, one seed" : `${show(row.versus.low)} to ${show(row.versus.high)}`],
+      ...(row.corrected ? [[null, "after Holm", `${show(row.corrected.low)} to ${show(row.corrected.high)}`], [null, "p after Holm", row.corrected.p.toPrecision(2)]] : []),
       [null, "paired seeds", String(row.versus.n)]] : [[null, "the baseline", ""]], true);
   }
 
