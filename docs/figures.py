@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 import multipartite as mp
-from multipartite.folding import one_versus_rest
+from multipartite.instance_ranking import one_versus_rest
 
 FOLDER = Path(__file__).parent / "figures"
 PER_CLASS = 6

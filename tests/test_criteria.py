@@ -9,7 +9,16 @@ from scipy import integrate, stats
 from sklearn.metrics import roc_auc_score
 
 import reference
-from multipartite.criteria import CRITERIA, Group, criterion
+from multipartite.criteria import (
+    CRITERIA,
+    Absolute,
+    Group,
+    Quadratic,
+    column_criterion,
+    for_columns,
+    register,
+    row_form,
+)
 from multipartite.errors import InputError
 
 GAUSSIAN = [name for name, measure in CRITERIA.items() if measure.from_moments is not None]
@@ -31,7 +40,7 @@ def gaussian(size, mean, variance):
 
 
 def from_samples(name, one, two):
-    measure = criterion(name)
+    measure = column_criterion(name)
     if measure.from_moments is not None:
         return measure.from_moments(moments(one), moments(two)).item()
     ranks = torch.as_tensor(stats.rankdata(np.r_[one, two]))[:, None]
@@ -71,7 +80,7 @@ def divergence(m1, s1, m2, s2):
 
 @pytest.mark.parametrize(("m1", "s1", "m2", "s2"), PAIRS)
 def test_kl_is_the_symmetric_relative_entropy(m1, s1, m2, s2):
-    got = criterion("kl").from_moments(gaussian(9, m1, s1), gaussian(9, m2, s2)).item()
+    got = column_criterion("kl").from_moments(gaussian(9, m1, s1), gaussian(9, m2, s2)).item()
     assert got == pytest.approx(divergence(m1, s1, m2, s2) + divergence(m2, s2, m1, s1), rel=1e-6, abs=1e-9)
 
 
@@ -80,7 +89,7 @@ def test_bhattacharyya_is_the_overlap_of_densities(m1, s1, m2, s2):
     one, two = stats.norm(m1, math.sqrt(s1)), stats.norm(m2, math.sqrt(s2))
     half = 40 * math.sqrt(min(s1, s2))
     overlap = integrate.quad(lambda t: math.sqrt(one.pdf(t) * two.pdf(t)), m1 - half, m1 + half, points=[m1, m2])
-    got = criterion("bhattacharyya").from_moments(gaussian(9, m1, s1), gaussian(9, m2, s2)).item()
+    got = column_criterion("bhattacharyya").from_moments(gaussian(9, m1, s1), gaussian(9, m2, s2)).item()
     assert got == pytest.approx(-math.log(overlap[0]), rel=1e-5, abs=1e-9)
 
 
@@ -96,7 +105,7 @@ def test_information_is_the_mutual_information(sizes, gap):
         return p * one.pdf(t) * math.log(one.pdf(t) / mixed) + (1 - p) * two.pdf(t) * math.log(two.pdf(t) / mixed)
 
     wanted = integrate.quad(integrand, -25, 25 + 2 * gap, limit=400)[0]
-    got = criterion("information").from_moments(gaussian(n1, 0, 4), gaussian(n2, 2 * gap, 4)).item()
+    got = column_criterion("information").from_moments(gaussian(n1, 0, 4), gaussian(n2, 2 * gap, 4)).item()
     assert got == pytest.approx(wanted, rel=2e-3, abs=1e-9)
     assert got <= -p * math.log(p) - (1 - p) * math.log(1 - p) + 1e-9
 
@@ -108,7 +117,7 @@ def test_equals_the_scalar_loops(name, tied):
     assert from_samples(name, one, two) == pytest.approx(reference.two_groups(one, two, name), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", CRITERIA)
+@pytest.mark.parametrize("name", for_columns())
 def test_is_symmetric_and_blind_to_shift_and_scale(name):
     one, two = samples(3)
     there = from_samples(name, one, two)
@@ -123,23 +132,39 @@ def test_equal_groups_are_not_apart(name):
     assert from_samples(name, one, one) == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name, measure in CRITERIA.items() if measure.weight is not None])
+@pytest.mark.parametrize("name", [n for n, c in CRITERIA.items() if isinstance(c.form, Quadratic | Absolute)])
 def test_weight_is_the_part_that_folds(name):
-    measure = criterion(name)
+    measure = column_criterion(name)
+    power = {Quadratic: 2, Absolute: 1}[type(measure.form)]
     s1, s2 = torch.tensor(0.7, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64)
     constant = measure.from_moments(gaussian(2, 1, s1), gaussian(2, 1, s2))
     for gap in (-3.0, 0.5, 2.0):
         got = measure.from_moments(gaussian(2, gap, s1), gaussian(2, 0, s2)) - constant
-        assert got.item() == pytest.approx((measure.weight(s1, s2) * abs(gap) ** measure.power).item(), rel=1e-12)
+        assert got.item() == pytest.approx((measure.form.weight(s1, s2) * abs(gap) ** power).item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_a_row_a_group_is_finite(name):
-    got = criterion(name).from_moments(gaussian(1, 0, 1e-6), gaussian(1, 1, 1e-6))
+    got = column_criterion(name).from_moments(gaussian(1, 0, 1e-6), gaussian(1, 1, 1e-6))
     assert torch.isfinite(got)
     assert got > 0
 
 
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(InputError, match=r"criterion 'wilcoxn': did you mean wilcoxon\? known: kl, ttest, .*roc"):
-        criterion("wilcoxn")
+        column_criterion("wilcoxn")
+
+
+def test_energy_knows_no_classes():
+    with pytest.raises(InputError, match="criterion 'energy' knows no classes and cannot rank columns; use one of kl"):
+        column_criterion("energy")
+    assert row_form("energy").rank(channels=5, classes=3) == 0
+
+
+def test_a_criterion_of_somebody_elses_brings_its_form():
+    ours = CRITERIA["kl"]
+    register("theirs", ours._replace(from_ranks=None))
+    assert row_form("theirs") is ours.form
+    CRITERIA.remove("theirs")
+    with pytest.raises(InputError, match="there is a criterion called 'ttest' already"):
+        register("ttest", ours)

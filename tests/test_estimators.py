@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import multipartite as mp
 from multipartite.errors import InputError
-from multipartite.folding import one_versus_rest
+from multipartite.instance_ranking import one_versus_rest
 from multipartite.projection import METHODS, supervised_projection
 
 ESTIMATORS = [mp.SupervisedProjection(), mp.InstanceRanker(), mp.FeatureRanker()]

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from multipartite.estimators import FeatureRanker as FeatureRanker
     from multipartite.estimators import InstanceRanker as InstanceRanker
     from multipartite.estimators import SupervisedProjection as SupervisedProjection
+    from multipartite.labels import supervise as supervise
     from multipartite.pooling.convert import convert as convert
     from multipartite.pooling.convert import revert as revert
     from multipartite.pooling.fitting import fit as fit
-    from multipartite.pooling.freezing import freeze as freeze
-    from multipartite.pooling.labels import supervise as supervise
+    from multipartite.pooling.fitting import freeze as freeze
     from multipartite.pooling.multipartite import MultipartitePool1d as MultipartitePool1d
     from multipartite.pooling.multipartite import MultipartitePool2d as MultipartitePool2d
     from multipartite.pooling.multipartite import MultipartitePool3d as MultipartitePool3d
@@ -30,9 +30,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "pooling.convert": ["convert", "revert"],
-    "pooling.fitting": ["fit"],
-    "pooling.freezing": ["freeze"],
-    "pooling.labels": ["supervise"],
+    "labels": ["supervise"],
+    "pooling.fitting": ["fit", "freeze"],
     "pooling.multipartite": ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d"],
     "pooling.stochastic": ["StochasticPool1d", "StochasticPool2d", "StochasticPool3d"],
     "estimators": ["FeatureRanker", "InstanceRanker", "SupervisedProjection"],
@@ -40,7 +39,17 @@ _HOMES = {
     "statistics": ["ClassStatistics"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ["criteria", "errors", "functional", "pooling", "projection", "ranking", "statistics"]
+_MODULES = [
+    "criteria",
+    "errors",
+    "functional",
+    "instance_ranking",
+    "labels",
+    "pooling",
+    "projection",
+    "ranking",
+    "statistics",
+]
 
 __all__ = sorted(_HOME)
 

@@ -18,8 +18,9 @@ from typing_extensions import Self
 
 from multipartite._supervised import Streamed, Supervised, as_tensor
 from multipartite._validation import check_finite
+from multipartite.criteria import row_form
 from multipartite.errors import InputError, unknown
-from multipartite.folding import Fold, fold, pooling_criterion, reduce_scores
+from multipartite.instance_ranking import Fold, fold
 from multipartite.projection import METHODS, shrink, supervised_projection
 from multipartite.ranking import rank_features
 from multipartite.statistics import ClassStatistics
@@ -105,12 +106,12 @@ class SupervisedProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, St
 class InstanceRanker(Streamed):
     """Ranking of rows by how plainly they belong to some class (Eq. 3, Alg. 2); no labels at test time.
 
-    For the mathematics see :mod:`multipartite.folding`.
+    For the mathematics see :mod:`multipartite.instance_ranking`.
 
     Parameters
     ----------
     criterion : str
-        "kl", "ttest", "bhattacharyya" or "information".
+        A name of :func:`multipartite.criteria.for_rows`.
     projection, shrinkage
         As for :class:`SupervisedProjection`.
 
@@ -140,7 +141,7 @@ class InstanceRanker(Streamed):
         self.shrinkage = shrinkage
 
     def _settle(self, statistics: ClassStatistics) -> None:
-        pooling_criterion(self.criterion)  # a wrong name is found before anything is solved
+        row_form(self.criterion)  # a wrong name is found before anything is solved
         A = supervised_projection(statistics, self.projection, shrinkage=self.shrinkage)
         self.fold_ = fold(statistics, A, self.criterion)
         self.A_ = A[0].numpy()
@@ -158,12 +159,8 @@ class InstanceRanker(Streamed):
         array of shape (n,)
         """
         rows = as_tensor(self._finite_rows(X))
-        known = self.fold_
-        h = rows @ known.factor[0].to(rows)  # [n, r]
-        if known.offset is not None:
-            h = h + known.offset[0].to(rows)
-        scores: npt.NDArray[Any] = reduce_scores(h, known.kind, known.log_prior).numpy()
-        return scores + known.constant.numpy().astype(scores.dtype)
+        scores: npt.NDArray[Any] = self.fold_.score(rows)[0].numpy()
+        return scores
 
     def rank(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Order rows by their score, the most informative first; equals stay in their order.

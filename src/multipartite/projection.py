@@ -23,6 +23,7 @@ from multipartite.statistics import ClassStatistics
 __all__ = [
     "METHODS",
     "align_to_classes",
+    "explained",
     "fisher",
     "objective",
     "objective_gradient",
@@ -275,6 +276,40 @@ def align_to_classes(A: Tensor, deviations: Tensor, Sw: Tensor, present: Tensor 
     spread = torch.einsum("...dk,...de,...ek->...k", A, Sw, A).amax(-1, keepdim=True).sqrt()
     informative = s > 1e-6 * torch.maximum(s[..., :1], spread)
     return A @ (Vt.mT * informative[..., None, :]) @ (U * seen).mT
+
+
+@torch.no_grad()
+def explained(statistics: ClassStatistics, A: Tensor) -> Tensor:
+    r"""Share of its variance that the classes explain along the direction that tells them apart best.
+
+    .. math:: \eta^2 = \lambda / (1 + \lambda), \qquad \lambda = \max_a \frac{a^T S_b a}{a^T S_w a}
+
+    over the directions that the columns of A span.
+
+    Parameters
+    ----------
+    statistics : ClassStatistics
+        Where Sw and Sb come from.
+    A : Tensor of shape (groups, d, c)
+        From :func:`supervised_projection`.
+
+    Returns
+    -------
+    Tensor of shape (groups,)
+        In [0, 1); zero where nothing separates.
+
+    Examples
+    --------
+    >>> statistics = ClassStatistics(2, 1).update([[0.0], [2.0], [4.0], [6.0]], [0, 0, 1, 1])
+    >>> explained(statistics, supervised_projection(statistics))
+    tensor([0.8000], dtype=torch.float64)
+    """
+    W, B = (A.mT @ S.to(A) @ A for S in (statistics.within, statistics.between))  # [g, c, c]
+    values, V = torch.linalg.eigh(W)
+    spans = values > 1e-9 * values[..., -1:].clamp_min(torch.finfo(A.dtype).tiny)
+    whiten = V * torch.where(spans, values.clamp_min(torch.finfo(A.dtype).tiny).rsqrt(), 0)[..., None, :]
+    highest = torch.linalg.eigvalsh(whiten.mT @ B @ whiten)[..., -1].clamp_min(0)
+    return highest / (1 + highest)
 
 
 def _trace_of(A: Tensor, S: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from multipartite._validation import check_finite, encode_labels
-from multipartite.criteria import Criterion, Group, criterion
+from multipartite.criteria import Group, column_criterion
 from multipartite.errors import InputError
 
 __all__ = ["FeatureRanking", "feature_scores", "rank_features"]
@@ -50,7 +50,7 @@ def rank_features(
     y : array of shape (n,)
         Class of every row: numbers or words.
     criterion : str
-        A name in :data:`multipartite.criteria.CRITERIA`.
+        A name of :func:`multipartite.criteria.for_columns`.
     correlation_weight : float in [0, 1]
         0 ignores correlation, 1 takes off all of the score that is correlated.
     distance_weight : float >= 0
@@ -135,7 +135,7 @@ def feature_scores(X: Tensor, y: Tensor, name: str = "kl") -> Tensor:
     >>> feature_scores(X, torch.tensor([0, 0, 1, 1]))
     tensor([100.], dtype=torch.float64)
     """
-    measure: Criterion = criterion(name)
+    measure = column_criterion(name)
     if measure.from_ranks is not None:
         from scipy.stats import rankdata
 

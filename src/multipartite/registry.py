@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -49,6 +50,10 @@ class Registry(Mapping[str, T], Generic[T]):
             raise InputError(f"there is a {self.kind} called {name!r} already: choose another name")
         self._entries[name] = entry
 
+    def remove(self, name: str) -> None:
+        """Take an entry out again."""
+        del self._entries[name]
+
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             raise unknown(self.kind, name, self._entries)
@@ -80,7 +85,7 @@ def refer(reference: str, kind: str, known: Mapping[str, Any]) -> Any:
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)  # a command does not look where one stands, as python does
     try:
-        return getattr(importlib.import_module(module), attribute)
+        return operator.attrgetter(attribute)(importlib.import_module(module))
     except ImportError as error:
         raise InputError(f"{kind} {reference!r} cannot be imported: {error}") from error
     except AttributeError:

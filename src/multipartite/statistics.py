@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from multipartite._labels import Labels
-from multipartite._precision import full_precision
 from multipartite._tall import LEAST_ROWS, tall_moments
 from multipartite.errors import InputError
+from multipartite.labels import IGNORE, Labels
 
-__all__ = ["ClassStatistics", "Moments"]
+__all__ = ["ClassStatistics", "Moments", "full_precision"]
 
 _CHUNK = 1 << 20  # numbers centred at a time: large enough for BLAS, small enough for a cache
+
+
+def full_precision(x: Tensor) -> AbstractContextManager[object]:
+    """Return a context in which autocast leaves operations on the device of x alone; it costs nothing outside of it.
+
+    Examples
+    --------
+    >>> x = torch.ones(2, 2)
+    >>> with torch.autocast("cpu", dtype=torch.bfloat16), full_precision(x):
+    ...     (x @ x).dtype
+    torch.float32
+    """
+    if x.is_meta or not torch.is_autocast_enabled(x.device.type):
+        return nullcontext()
+    return torch.autocast(x.device.type, enabled=False)
 
 
 class Moments(NamedTuple):
@@ -156,7 +171,7 @@ class ClassStatistics(nn.Module):
     # How they change
 
     @torch.no_grad()
-    def update(self, X: Any, y: Any, *, ignore_index: int = -100) -> Self:
+    def update(self, X: Any, y: Any, *, ignore_index: int = IGNORE, weight: Tensor | None = None) -> Self:
         """Add labelled rows, or activations with one label an image or a pixel.
 
         Parameters
@@ -164,24 +179,27 @@ class ClassStatistics(nn.Module):
         X : array of shape (N, num_features) or (N, num_features, *spatial)
             Rows; every pixel of an activation map is a row.
         y : array of shape (N,), (N, c) or (N, *spatial)
-            Class indices, soft labels (a row counts for each class by its weight), or an index a pixel. Integers
-            of shape (N, *spatial) are read as one a pixel, though they might be one-hot: give weights as floats.
+            Class indices, weights a class (a row counts for each class by its weight), or an index a pixel; see
+            :meth:`multipartite.labels.Labels.of`.
         ignore_index : int
             Rows with this index count nowhere.
+        weight : Tensor of shape (N,), optional
+            How often every row counts.
         """
-        for moments in self.moments(X, y, ignore_index=ignore_index):
+        X = torch.as_tensor(X)
+        y = torch.as_tensor(y).to(X.device)
+        labels = Labels.of(y, self.num_classes, X.shape[2:], ignore_index=ignore_index, weight=weight)
+        for moments in self.moments(X, labels):
             self.add(moments)
         return self
 
     @torch.no_grad()
-    def moments(self, X: Any, y: Any, *, ignore_index: int = -100) -> Iterator[Moments]:
-        """Summarise labelled rows chunk by chunk, without adding them; the arguments are those of :meth:`update`."""
-        X, y = torch.as_tensor(X), torch.as_tensor(y)
+    def moments(self, X: Tensor, labels: Labels) -> Iterator[Moments]:
+        """Summarise rows (N, num_features) or maps (N, num_features, *spatial) chunk by chunk, without adding them."""
         if X.ndim < 2 or X.shape[1] != self.num_features:
             raise InputError(f"X must be (N, {self.num_features}, ...), got shape {tuple(X.shape)}")
-        if y.ndim > 1 and not y.is_floating_point() and y.shape == X.shape[:1] + X.shape[2:]:
-            X, y = X.movedim(1, -1).reshape(-1, X.shape[1]), y.reshape(-1)  # a label a pixel: pixels are rows
-        labels = Labels.of(y.to(X.device), self.num_classes, ignore_index)
+        if labels.a_pixel:  # pixels are rows
+            X, labels = X.movedim(1, -1).reshape(-1, X.shape[1]), labels.rows()
         if len(labels) != len(X):
             raise InputError(f"labels must be as many as rows, got {len(labels)} labels for {len(X)} rows")
         if X.numel() == 0:

@@ -18,6 +18,7 @@ import multipartite as mp
 
 CLASSES, CHANNELS, IMAGES = 3, 4, 16
 EXACT = {"num_classes": CLASSES, "max_rows": None}
+PRINTED = {"gather": None, "assignment": "hard", **EXACT}
 
 
 def batch(step):
@@ -39,15 +40,15 @@ def share(rank, world, kind):
     return slice(ends[rank], ends[rank + 1])
 
 
-def network(assignment="hard", **options):
+def network(assignment="hard", gather=None, **options):
     torch.manual_seed(1)
-    pool = mp.MultipartitePool2d(2, refit_every=2, assignment=assignment, **EXACT, **options)
+    pool = mp.MultipartitePool2d(2, refit_every=2, assignment=assignment, gather=gather, **EXACT, **options)
     return nn.Sequential(nn.Conv2d(CHANNELS, 6, 3), nn.BatchNorm2d(6).eval(), pool, nn.Flatten(), nn.Linear(24, 3))
 
 
 def learn(rank=0, world=1, kind="even", steps=7, wreck=None, **options):
     """A layer alone, `steps` updates; refits, and so exchanges, at 1, 4 and 7."""
-    pool = mp.MultipartitePool2d(2, refit_every=3, **EXACT, **options)
+    pool = mp.MultipartitePool2d(2, refit_every=3, **PRINTED, **options)
     part = share(rank, world, kind)
     for step in range(steps):
         x, y = (t[part] for t in batch(step))
@@ -75,7 +76,7 @@ def train(model, rank=0, world=1, steps=5, context=contextlib.nullcontext, lr=0.
 def accumulate(rank, world):
     """Four batches in two steps: the statistics remember all (momentum 0), each image once."""
     model = DistributedDataParallel(
-        nn.Sequential(nn.Conv2d(CHANNELS, 4, 1), mp.MultipartitePool2d(2, **EXACT, momentum=0, refit_every=1))
+        nn.Sequential(nn.Conv2d(CHANNELS, 4, 1), mp.MultipartitePool2d(2, **PRINTED, momentum=0, refit_every=1))
     )
     for step in range(4):
         x, y = (t[share(rank, world, "even")] for t in batch(step))
@@ -103,7 +104,7 @@ def counted(scenario, *arguments, **options):
 def narrowed(rank, world):
     """The processes of even rank and those of odd rank go their own ways."""
     groups = [dist.new_group(list(range(start, world, 2))) for start in (0, 1)]
-    pool = mp.MultipartitePool2d(2, process_group=groups[rank % 2], refit_every=1, **EXACT)
+    pool = mp.MultipartitePool2d(2, process_group=groups[rank % 2], refit_every=1, **PRINTED)
     pool = copy.deepcopy(pool)  # a copy talks to the same processes
     assert pool.process_group is groups[rank % 2]
     x, y = (t[share(rank, world, "even")] for t in batch(0))
@@ -149,6 +150,7 @@ def main(folder):
             "accumulated": accumulate(*me),
             "fitted": fitted(*me),
             "trained": train(DistributedDataParallel(network()), *me),
+            "gathered": train(DistributedDataParallel(network(gather="max")), *me),
             "soft": train(DistributedDataParallel(network("soft"), broadcast_buffers=False), *me),
             "half": half(*me),
             "compiled": compiled(*me),

@@ -53,7 +53,20 @@ def close(state, wanted, tolerance=1e-6):
         assert apart <= tolerance * tensor.abs().max().clamp_min(1), f"{name}: {float(apart)} apart"
 
 
-TOGETHER = ["even", "uneven", "empty", "ignored", "nan", "fitted", "trained", "soft", "half", "compiled", "sharded"]
+TOGETHER = [
+    "even",
+    "uneven",
+    "empty",
+    "ignored",
+    "nan",
+    "fitted",
+    "trained",
+    "gathered",
+    "soft",
+    "half",
+    "compiled",
+    "sharded",
+]
 
 
 @pytest.mark.parametrize("scenario", TOGETHER)
@@ -70,7 +83,7 @@ def test_together_they_are_one_process_over_the_joined_batch(ranks, scenario):
 
 
 def test_a_process_without_labels_adds_nothing(ranks):
-    one = mp.MultipartitePool2d(2, refit_every=3, **work.EXACT)
+    one = mp.MultipartitePool2d(2, refit_every=3, **work.PRINTED)
     for step in range(7):
         x, y = work.batch(step)
         y[work.share(len(ranks) - 1, len(ranks), "even")] = -100
@@ -87,7 +100,7 @@ def test_a_process_that_breaks_a_batch_does_not_stop_the_others(ranks):
 
 def test_one_exchange_a_refit(ranks):
     c, d = work.CLASSES, work.CHANNELS
-    assert ranks[0]["talk"]["sizes"].tolist() == [c + c * d + d * d] * 3
+    assert ranks[0]["talk"]["sizes"].tolist() == [c + c * d + d * d + 1] * 3  # and how many had no labels
 
 
 def test_a_process_group_narrows_the_exchange(ranks):
@@ -95,7 +108,7 @@ def test_a_process_group_narrows_the_exchange(ranks):
     for rank, mine in enumerate(ranks):
         friends = range(rank % 2, len(ranks), 2)
         rows = torch.cat([torch.arange(len(y))[work.share(r, len(ranks), "even")] for r in friends])
-        one = mp.MultipartitePool2d(2, refit_every=1, **work.EXACT)
+        one = mp.MultipartitePool2d(2, refit_every=1, **work.PRINTED)
         with mp.supervise(y[rows]):
             one(x[rows])
         close(mine["narrowed"], one.state_dict())
@@ -117,13 +130,17 @@ def test_training_equals_one_process(ranks, scenario):
     close(ranks[0][scenario], work.train(work.network()), tolerance=2e-5)
 
 
+def test_training_with_a_gathered_maximum_equals_one_process(ranks):
+    close(ranks[0]["gathered"], work.train(work.network(gather="max")), tolerance=2e-5)
+
+
 def test_soft_training_equals_one_process(ranks):
     close(ranks[0]["soft"], work.train(work.network("soft")), tolerance=2e-5)
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_a_process_without_images_pools_them(memory_format):
-    pool = mp.MultipartitePool2d(2, **work.EXACT)
+    pool = mp.MultipartitePool2d(2, **work.PRINTED)
     x, y = work.batch(0)
     with mp.supervise(y):
         pool(x)

@@ -52,7 +52,7 @@ def test_training_and_evaluation_under_autocast(dtype, assignment):
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_the_scores_are_those_of_the_same_numbers_in_float32(dtype):
-    pool = mp.MultipartitePool2d(2, num_classes=3, num_channels=4)
+    pool = mp.MultipartitePool2d.printed(2, num_classes=3, num_channels=4)
     y = torch.arange(12) % 3
     x = (torch.randn(12, 4, 8, 8) + y[:, None, None, None]).to(dtype)
     with mp.supervise(y):
@@ -67,7 +67,7 @@ def test_the_scores_are_those_of_the_same_numbers_in_float32(dtype):
 @pytest.mark.parametrize("dtype", HALVES)
 def test_statistics_do_not_overflow_in_half(dtype):
     """Squares of 1000 are beyond float16."""
-    pool = mp.MultipartitePool2d(2, num_classes=3, num_channels=4)
+    pool = mp.MultipartitePool2d.printed(2, num_classes=3, num_channels=4)
     y = torch.arange(12) % 3
     x = (300 * torch.randn(12, 4, 8, 8) + 1000 * y[:, None, None, None]).to(dtype)
     with mp.supervise(y), torch.autocast("cpu", dtype):

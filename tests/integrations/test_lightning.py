@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import multipartite as mp
 from multipartite.errors import InputError
-from multipartite.pooling.labels import current_labels
+from multipartite.labels import current_labels
 
 pytestmark = [
     pytest.mark.slow,

@@ -35,7 +35,7 @@ def kinds(model):
 )
 def test_the_window_is_kept(dims, window):
     old = getattr(nn, f"MaxPool{dims}d")(**window)
-    new = mp.convert(nn.Sequential(old), 3, groups=2)[0]
+    new = mp.convert(nn.Sequential(old), 3, groups=2, gather=None, assignment="hard")[0]
     assert type(new) is LAYERS[dims]
     x = torch.rand(2, 2, *[9, 8, 7][:dims])
     with mp.supervise(None), pytest.warns(UserWarning, match="no labels"):
@@ -47,12 +47,12 @@ def test_mode_device_and_dtype_are_kept():
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.MaxPool2d(2)).double().eval()
     pool = mp.convert(model, 3)[1]
     assert not pool.training
-    pool.settle(4)
+    pool.allocate(4)
     assert pool.factor.dtype == torch.float64
     with torch.device("meta"):
         model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.MaxPool2d(2))
     pool = mp.convert(model, 3)[1]
-    pool.settle(4)
+    pool.allocate(4)
     assert pool.factor.is_meta
 
 
@@ -115,7 +115,8 @@ def test_a_dry_run_lists_and_changes_nothing():
 
 
 def test_adaptive_pooling_divides_evenly_or_says_so():
-    model = mp.convert(nn.Sequential(nn.AdaptiveMaxPool2d((2, None))), 3, only=nn.AdaptiveMaxPool2d, groups=4)
+    options = {"groups": 4, "assignment": "hard"}
+    model = mp.convert(nn.Sequential(nn.AdaptiveMaxPool2d((2, None))), 3, only=nn.AdaptiveMaxPool2d, **options)
     assert isinstance(model[0], AdaptivePool)
     x = torch.rand(2, 4, 6, 5)
     model.eval()

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from windows import activations, labelled, same, snapshot
 
 import multipartite as mp
 from multipartite.errors import InputError
 from multipartite.statistics import ClassStatistics
+from windows import activations, labelled, printed2d, printed_pool, same, snapshot
 
 
 def pool(**options):
-    return mp.MultipartitePool2d(2, **{"num_classes": 3, "dtype": torch.float64, "max_rows": None} | options)
+    return printed2d(2, **{"num_classes": 3, "dtype": torch.float64, "max_rows": None} | options)
 
 
 def network(**options):
@@ -45,7 +45,7 @@ def test_the_first_layer_sees_all_data_once_whatever_the_momentum():
         torch.testing.assert_close(getattr(model[3].statistics, name), getattr(expected, name))
     assert model[3].updates == 3
     assert model[3].momentum == 0.5
-    assert not model[3].settling
+    assert not model[3].fitting
 
 
 def test_later_layers_see_earlier_ones_as_they_are_after_the_batch():
@@ -57,8 +57,8 @@ def test_later_layers_see_earlier_ones_as_they_are_after_the_batch():
     for x, labels in BATCHES:
         features = replay[:3](x)
         first.update(features, labels)
-        factor = mp.folding.fold(first, mp.projection.supervised_projection(first)).factor
-        pooled = mp.functional.multipartite_pool(features, factor, 2)
+        factor = mp.instance_ranking.fold(first, mp.projection.supervised_projection(first)).factor
+        pooled = printed_pool(features, factor, 2)
         expected.update(replay[5](pooled), labels)
     torch.testing.assert_close(model[6].statistics.mean, expected.mean)
     torch.testing.assert_close(model[6].statistics.scatter, expected.scatter)
@@ -144,7 +144,7 @@ def test_progress_is_shown_where_asked_for(capsys):
         ([], {}, "the loader gave no batches"),
         (BATCHES, {"passes": 0}, "passes must be at least 1, got 0"),
         (iter(BATCHES), {"passes": 2}, "an iterator can be read once only: give a loader, or passes=1"),
-        ([X], {}, r"batches must be \(input, labels\), got Tensor"),
+        ([X], {}, r"batches must be \(input, labels\) or dicts .*, got Tensor"),
         ([*BATCHES, (X, LABELS + 1)], {}, r"labels must lie in \[0, 3\)"),
         ([*BATCHES, (X, LABELS[:3])], {}, "got 3 labels for a batch of 24"),
     ],
@@ -160,7 +160,7 @@ def test_bad_input_is_refused_and_everything_put_back(batches, options, message,
         mp.fit(model, batches, **options)
     assert all(same(snapshot(model[i]), memory) for i, memory in zip((3, 6), before, strict=True))
     assert all(module.training for module in model.modules() if not isinstance(module, ClassStatistics))
-    assert not model[3].settling
+    assert not model[3].fitting
 
 
 def test_a_model_without_multipartite_layers_is_refused():

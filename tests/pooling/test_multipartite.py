@@ -8,6 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from torch import nn
+
+import multipartite as mp
+import reference
+from multipartite.errors import InputError
+from multipartite.functional import score_map
+from multipartite.instance_ranking import is_channels_last
+from multipartite.projection import supervised_projection
 from windows import (
     LAYERS,
     LAYOUTS,
@@ -16,17 +23,13 @@ from windows import (
     bounded,
     labelled,
     lay_out,
+    printed2d,
+    printed_pool,
     problems,
     same,
     snapshot,
     taught,
 )
-
-import multipartite as mp
-import reference
-from multipartite.errors import InputError
-from multipartite.functional import multipartite_pool, score_map
-from multipartite.pooling.picking import is_channels_last
 
 ASSIGNMENTS = ["hard", "soft", "stochastic"]
 
@@ -38,7 +41,7 @@ ASSIGNMENTS = ["hard", "soft", "stochastic"]
 def test_values_and_indices_are_those_of_alg_3(problem):
     x, groups, window = problem
     factor = activations(groups, x.shape[1] // groups, 2, seed=1)
-    out, indices = multipartite_pool(x, factor, **window, return_indices=True)
+    out, indices = printed_pool(x, factor, **window, return_indices=True)
     h = torch.einsum("ngdl,gdr->ngrl", x.reshape(len(x), groups, -1, x[0, 0].numel()), factor)
     scores = h.square().sum(2).reshape(len(x), groups, *x.shape[2:])
     values, places = reference.multipartite_pool(x, scores, *window.values())
@@ -51,7 +54,7 @@ def test_values_and_indices_are_those_of_alg_3(problem):
 def test_without_statistics_energy_picks_the_first_of_equals(problem):
     x, groups, window = problem
     x = x.round()  # many ties
-    out, indices = multipartite_pool(x, None, **window, groups=groups, return_indices=True)
+    out, indices = printed_pool(x, None, **window, groups=groups, return_indices=True)
     energy = x.reshape(len(x), groups, -1, *x.shape[2:]).square().sum(2)
     values, places = reference.multipartite_pool(x, energy, *window.values())
     assert torch.equal(indices, places)
@@ -62,11 +65,11 @@ def test_without_statistics_energy_picks_the_first_of_equals(problem):
 def test_the_papers_example_has_its_shapes_and_its_picks(layout):
     x, labels = labelled(channels=20, classes=10, size=24, images=100)
     x = lay_out(x, layout)
-    pool = mp.MultipartitePool2d(2, num_classes=10, max_rows=None, dtype=torch.float64)
+    pool = printed2d(2, num_classes=10, max_rows=None, dtype=torch.float64)
     with mp.supervise(labels):
         out = pool(x)
     assert out.shape == (100, 20, 12, 12)
-    A = pool._projection[0][0]
+    A = supervised_projection(pool.statistics)[0]
     assert A.shape == (20, 10)
     scores = pool.score(x)
     assert scores.numel() == 57600
@@ -86,7 +89,7 @@ def test_module_is_function(dims, assignment, training):
     layer.generator = torch.Generator().manual_seed(0)
     x = activations(2, 6, *[7] * dims, seed=9)
     options = {"assignment": assignment, "training": training, "generator": torch.Generator().manual_seed(0)}
-    expected = multipartite_pool(x, layer.factor, (3,) * dims, 2, 1, 1, True, **options)
+    expected = printed_pool(x, layer.factor, (3,) * dims, 2, 1, 1, True, **options)
     layer._warned = True  # no labels are meant to come
     assert torch.equal(layer(x), expected)
 
@@ -167,7 +170,7 @@ def test_the_gradient_reaches_the_picked_pixels_alone():
 
 
 def test_soft_gradients_survive_a_refit_between_forward_and_backward():
-    layer = mp.MultipartitePool2d(2, num_classes=3, assignment="soft", refit_every=1, dtype=torch.float64)
+    layer = printed2d(2, num_classes=3, assignment="soft", refit_every=1, dtype=torch.float64)
     x, labels = labelled()
     x.requires_grad_()
     with mp.supervise(labels):
@@ -177,7 +180,7 @@ def test_soft_gradients_survive_a_refit_between_forward_and_backward():
     assert not torch.equal(layer.factor, factor)
     (one.sum() + two.sum()).backward()
     y = x.detach().clone().requires_grad_()
-    multipartite_pool(y, factor, 2, assignment="soft").sum().backward()
+    printed_pool(y, factor, 2, assignment="soft").sum().backward()
     torch.testing.assert_close(x.grad, y.grad)
 
 
@@ -187,7 +190,7 @@ def test_soft_gradients_survive_a_refit_between_forward_and_backward():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_under_autocast_statistics_keep_their_precision(dtype, assignment):
-    layer = mp.MultipartitePool2d(2, num_classes=3, assignment=assignment)
+    layer = printed2d(2, num_classes=3, assignment=assignment)
     net = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), layer)
     nn.init.constant_(net[0].bias, 1e4)
     x, labels = labelled(channels=3)
@@ -252,7 +255,7 @@ def test_deterministic_algorithms_suffice(assignment, layout):
     ],
 )
 def test_bad_input_is_refused_and_changes_nothing(settled, x, labels, message):
-    layer = taught(groups=2) if settled else mp.MultipartitePool2d(2, num_classes=3, groups=2)
+    layer = taught(groups=2) if settled else printed2d(2, num_classes=3, groups=2)
     layer.train()
     before = snapshot(layer)
     with pytest.raises(InputError, match=message), mp.supervise(labels):
@@ -288,7 +291,7 @@ def test_bad_input_is_refused_and_changes_nothing(settled, x, labels, message):
 )
 def test_bad_options_are_refused(options, message):
     with pytest.raises(InputError, match=message):
-        mp.MultipartitePool2d(**{"kernel_size": 2, "num_classes": 3} | options)
+        printed2d(**{"kernel_size": 2, "num_classes": 3} | options)
 
 
 def test_there_are_no_indices_of_an_expectation():
@@ -297,8 +300,8 @@ def test_there_are_no_indices_of_an_expectation():
         layer(activations(1, 6, 4, 4))
 
 
-def test_a_settled_layer_refuses_other_channels():
-    with pytest.raises(InputError, match="settled for 6 channels, got 4"):
+def test_a_layer_refuses_other_channels_than_it_has_learned_from():
+    with pytest.raises(InputError, match="has learned from 6 channels, got 4: maps of another width"):
         taught()(activations(1, 4, 4, 4))
 
 
@@ -322,7 +325,7 @@ def test_a_settled_layer_refuses_other_channels():
     ids=["no images", "one image", "one class", "classes not seen before", "all ignored", "all zero", "constant"],
 )
 def test_degenerate_batches_do_no_harm(known, assignment, criterion, x, labels):
-    layer = mp.MultipartitePool2d(2, num_classes=5, assignment=assignment, criterion=criterion, groups=2, refit_every=1)
+    layer = printed2d(2, num_classes=5, assignment=assignment, criterion=criterion, groups=2, refit_every=1)
     if known:
         with mp.supervise(labelled()[1]):
             layer(labelled()[0].float())

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import grad, jacfwd, jacrev, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
-from windows import LAYOUTS, activations, bounded, lay_out, problems
 
-from multipartite.functional import multipartite_pool
-from multipartite.pooling import picking
-from multipartite.pooling.picking import is_channels_last, pick
+from multipartite.instance_ranking import is_channels_last
+from multipartite.pooling import choose
+from multipartite.pooling.choose import pick
+from windows import LAYOUTS, activations, bounded, lay_out, printed_pool, problems
 
 
 @pytest.fixture
 def every_size(monkeypatch):
     """Let tables of any size count as large."""
-    monkeypatch.setattr(picking, "_LARGE", 0)
+    monkeypatch.setattr(choose, "_LARGE", 0)
 
 
 @given(problems(most_channels=3), st.integers(0, 1000))
@@ -108,7 +108,7 @@ class Operations(TorchDispatchMode):
 @pytest.mark.parametrize(("stride", "sums"), [(3, False), (2, True)])
 def test_gradients_are_added_up_only_where_windows_overlap(stride, sums, every_size):
     x = lay_out(activations(2, 4, 9, 9), "channels last").requires_grad_()
-    out = multipartite_pool(x, None, 3, stride)
+    out = printed_pool(x, None, 3, stride)
     with Operations() as operations:
         out.sum().backward()
     assert bool(operations.seen & {"index_add", "index_add_"}) == sums

@@ -10,17 +10,17 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
-from windows import LAYERS, MAX_POOL, STOCHASTIC, activations, bounded, problems
 
 import multipartite as mp
 from multipartite.pooling.window import Window
+from windows import LAYERS, MAX_POOL, PRINTED, STOCHASTIC, activations, bounded, problems
 
 DIMS = [1, 2, 3]
 
 
 def taught_by(x, window, dtype=torch.float64, **options):
     """A kl layer of one group a channel that has learned from x, whose images take turns in two classes."""
-    layer = LAYERS[x.ndim - 2](**window, num_classes=2, groups=x.shape[1], dtype=dtype, **options)
+    layer = LAYERS[x.ndim - 2](**window, num_classes=2, groups=x.shape[1], dtype=dtype, **PRINTED | options)
     with mp.supervise(torch.arange(len(x)) % 2):
         layer(x)
     return layer.eval()

@@ -7,11 +7,12 @@ import math
 import pytest
 import torch
 from torch import nn
-from windows import LAYERS, STOCHASTIC, activations
 
 import multipartite as mp
 from multipartite.errors import InputError
 from multipartite.pooling import available, create
+from multipartite.pooling.registry import POOLINGS
+from windows import LAYERS, STOCHASTIC, activations
 
 TORCH = {"average": (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), "max": (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)}
 
@@ -20,7 +21,8 @@ TORCH = {"average": (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), "max": (nn.MaxPo
 @pytest.mark.parametrize("name", available())
 def test_a_network_is_written_once_for_all_poolings(name, dims):
     pool = create(name, 3, 2, 1, num_classes=4, dims=dims)
-    kind = {"multipartite": LAYERS[dims], "stochastic": STOCHASTIC[dims]}.get(name) or TORCH[name][dims - 1]
+    ours = {"multipartite": LAYERS, "multipartite-printed": LAYERS, "stochastic": STOCHASTIC}
+    kind = ours[name][dims] if name in ours else TORCH[name][dims - 1]
     assert type(pool) is kind
     x = activations(2, 4, *[7] * dims, nonnegative=True)
     with mp.supervise(torch.tensor([0, 3])):
@@ -36,7 +38,11 @@ def test_options_come_in_the_name_or_as_keywords_and_keywords_win():
 @pytest.mark.parametrize(
     ("word", "options", "message"),
     [
-        ("maxx", {}, "unknown pooling 'maxx': did you mean max\\? known: average, max, multipartite, stochastic"),
+        (
+            "maxx",
+            {},
+            "unknown pooling 'maxx': did you mean max\\? known: average, max, multipartite, .*stochastic",
+        ),
         (
             "multipartite:group=2",
             {},
@@ -63,6 +69,7 @@ def test_somebody_elses_pooling_may_enter_by_name_or_by_reference():
     assert type(create("theirs:ceil_mode=True", 2, num_classes=3, dims=1)) is nn.MaxPool1d
     with pytest.raises(InputError, match="pooling 'theirs' exists in 1 or 2 dimensions, not in 3"):
         create("theirs", 2, num_classes=3, dims=3)
+    POOLINGS.remove("theirs")
     made = create(f"{__name__}:flat:power=2", 2, num_classes=3)
     assert (type(made), made.norm_type) == (nn.LPPool2d, 6)
     with pytest.raises(InputError, match="exists in 2 dimensions, not in 1"):
@@ -87,3 +94,14 @@ def test_a_name_belongs_to_one_pooling_and_is_a_plain_word():
 def test_references_that_lead_nowhere_are_refused(word, message):
     with pytest.raises(InputError, match=message):
         create(word, 2, num_classes=3)
+
+
+def test_the_printed_algorithm_has_a_name_of_its_own():
+    pool = create("multipartite-printed:groups=2,criterion=ttest", 2, num_classes=3)
+    assert (pool.gather, pool.assignment, pool.groups, pool.criterion) == (None, "hard", 2, "ttest")
+    with pytest.raises(InputError, match="the printed algorithm has no choice of gather: use MultipartitePool2d"):
+        create("multipartite-printed:gather=max", 2, num_classes=3)
+    with pytest.raises(
+        InputError, match="unknown option of pooling 'multipartite-printed': 'group': did you mean groups"
+    ):
+        create("multipartite-printed:group=2", 2, num_classes=3)

@@ -9,17 +9,16 @@ import pickle
 import pytest
 import torch
 from torch import nn
-from windows import activations, labelled, same, snapshot, taught
 
 import multipartite as mp
-from multipartite.errors import InputError
+from windows import activations, labelled, printed2d, same, snapshot, taught
 
 CRITERIA = ["kl", "bhattacharyya", "ttest", "information"]
 X = activations(2, 6, 6, 6, seed=8)
 
 
 def fresh(**options):
-    return mp.MultipartitePool2d(2, num_classes=3, dtype=torch.float64, **options).eval()
+    return printed2d(2, num_classes=3, dtype=torch.float64, **options).eval()
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -101,16 +100,16 @@ def test_buffers_move_but_never_below_single_precision(dtype):
 
 
 def test_a_layer_moved_before_it_met_channels_settles_there():
-    layer = mp.MultipartitePool2d(2, num_classes=3).double()
-    layer.settle(6)
+    layer = printed2d(2, num_classes=3).double()
+    layer.allocate(6)
     assert layer.factor.dtype == torch.float64
-    assert mp.MultipartitePool2d(2, num_classes=3, num_channels=6).half().factor.dtype == torch.float32
+    assert printed2d(2, num_classes=3, num_channels=6).half().factor.dtype == torch.float32
 
 
 @pytest.mark.parametrize("num_channels", [None, 6])
 @pytest.mark.filterwarnings("ignore:.*has seen no labels yet")
 def test_shapes_are_found_on_the_meta_device(num_channels):
-    layer = mp.MultipartitePool2d(2, num_classes=3, num_channels=num_channels, device="meta")
+    layer = printed2d(2, num_classes=3, num_channels=num_channels, device="meta")
     x = torch.empty(2, 6, 6, 6, device="meta")
     assert layer.eval()(x).shape == (2, 6, 3, 3)
     with mp.supervise(torch.tensor([0, 1])):
@@ -122,7 +121,7 @@ def test_shapes_are_found_on_the_meta_device(num_channels):
 
 def test_a_layer_on_the_meta_device_takes_a_state_over():
     layer = taught()
-    other = mp.MultipartitePool2d(2, num_classes=3, num_channels=6, device="meta", dtype=torch.float64).eval()
+    other = printed2d(2, num_classes=3, num_channels=6, device="meta", dtype=torch.float64).eval()
     other.load_state_dict(layer.state_dict(), assign=True)
     assert torch.equal(other(X), layer(X))
 
@@ -155,6 +154,17 @@ def test_a_frozen_state_pools_and_does_not_learn():
     other = fresh()
     other.load_state_dict(frozen)
     assert torch.equal(other(X), layer(X))
-    message = "frozen: it cannot learn any more; put it in eval mode"
-    with pytest.raises(InputError, match=message), mp.supervise(torch.tensor([0, 1])):
-        other.train()(X)
+    with mp.supervise(torch.tensor([0, 1])):
+        assert torch.equal(other.train()(X), layer(X))
+    assert torch.equal(other.train()(X), layer(X))  # and without labels it is as silent
+    assert other.frozen
+
+
+def test_a_state_that_learns_thaws_a_frozen_layer():
+    layer, other = taught(), mp.freeze(taught(seed=3))
+    other.load_state_dict(layer.state_dict())
+    assert not other.frozen
+    for pool in (layer, other):
+        with mp.supervise(labelled()[1]):
+            pool.train()(labelled(seed=7)[0])
+    assert same(snapshot(other), snapshot(layer))

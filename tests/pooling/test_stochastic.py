@@ -9,12 +9,12 @@ import pytest
 import torch
 from hypothesis import given
 from scipy.stats import chisquare
-from windows import MAX_POOL, STOCHASTIC, activations, bounded, problems
 
 import multipartite as mp
 from multipartite.errors import InputError
 from multipartite.functional import stochastic_pool
 from multipartite.pooling.window import Window
+from windows import MAX_POOL, STOCHASTIC, activations, bounded, problems
 
 
 def windows_of(x, window, dims):

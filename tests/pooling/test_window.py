@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from windows import MAX_POOL, bounded, problems
 
 from multipartite.errors import InputError
 from multipartite.pooling.window import Window
+from windows import MAX_POOL, bounded, problems
 
 
 @given(problems())

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from multipartite import pooling
 from multipartite.bench.timing import interleave, peak_bytes
-from multipartite.pooling.labels import supervise
+from multipartite.labels import supervise
 
 __all__ = ["CASES", "PHASES", "Case", "measure"]
 

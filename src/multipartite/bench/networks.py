@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from multipartite.bench.timing import interleave, peak_bytes
 from multipartite.experiments.run import networks
-from multipartite.pooling.labels import supervise
-from multipartite.pooling.supervision import SupervisedLayer
+from multipartite.labels import supervise
+from multipartite.pooling.learning import SupervisedLayer
 
 __all__ = ["NETWORKS", "POOLINGS", "measure"]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from multipartite.errors import InputError
-from multipartite.pooling.labels import supervise
+from multipartite.labels import supervise
+from multipartite.pooling.fitting import labels_of
 
-__all__ = ["Supervise", "second"]
+__all__ = ["Supervise"]
 
 
 def _callbacks() -> tuple[Any, ...]:
@@ -27,23 +27,6 @@ def _callbacks() -> tuple[Any, ...]:
     return tuple(found)
 
 
-def second(batch: Any) -> Any:
-    """Take the labels out of a batch (input, labels).
-
-    Examples
-    --------
-    >>> second(("images", "labels"))
-    'labels'
-    """
-    try:
-        return batch[1]
-    except (IndexError, KeyError, TypeError) as error:
-        raise InputError(
-            f"a training batch must be (input, labels), got {type(batch).__name__}; give Supervise a function that "
-            'takes the labels out of it, such as lambda batch: batch["label"]'
-        ) from error
-
-
 class Supervise(*_callbacks()):  # type: ignore[misc]
     """Supervise every training batch: ``Trainer(callbacks=[Supervise()])``.
 
@@ -53,7 +36,8 @@ class Supervise(*_callbacks()):  # type: ignore[misc]
     Parameters
     ----------
     labels : callable, optional
-        Takes the labels out of a batch; by default :func:`second`. It may return None where there are none.
+        Takes the labels out of a batch; by default
+        :func:`multipartite.pooling.fitting.labels_of`. It may return None where there are none.
 
     Examples
     --------
@@ -62,7 +46,7 @@ class Supervise(*_callbacks()):  # type: ignore[misc]
     3
     """
 
-    def __init__(self, labels: Callable[[Any], Any] = second) -> None:
+    def __init__(self, labels: Callable[[Any], Any] = labels_of) -> None:
         super().__init__()
         self.labels = labels
         self._open = ExitStack()

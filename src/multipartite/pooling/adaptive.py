@@ -81,8 +81,11 @@ def adapt(pooling: str, output_size: OutputSize, *, num_classes: int, dims: int,
     >>> adapt("max", 1, num_classes=10, dims=2)
     AdaptiveMaxPool2d(output_size=1)
     """
-    name = Word.parse(pooling).name
+    word = Word.parse(pooling)
+    name = word.name
     if name in _TORCH:
         layer: nn.Module = getattr(torch.nn, f"{_TORCH[name]}{dims}d")(output_size, **options)
         return layer
+    if name == "multipartite":  # windows that are as large as their stride leave nothing to gather from
+        options = {"gather": None, **dict(word.options), **options}
     return AdaptivePool(registry.create(pooling, 1, num_classes=num_classes, dims=dims, **options), output_size)

@@ -12,8 +12,8 @@ from torch import nn
 from multipartite.errors import InputError
 from multipartite.pooling import registry
 from multipartite.pooling.adaptive import adapt
+from multipartite.pooling.learning import SupervisedLayer
 from multipartite.pooling.selection import Selector, by_identity, dimensions, poolings, reason_to_stay, selectors
-from multipartite.pooling.supervision import SupervisedLayer
 from multipartite.words import Word
 
 __all__ = ["Plan", "Replacement", "convert", "revert"]

@@ -1,9 +1,9 @@
-"""Settle the multipartite layers of a model from data, without training it."""
+"""What is done to the multipartite layers of a whole model: fit them to data, or freeze what they have learned."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -11,12 +11,14 @@ import torch
 from torch import nn
 
 from multipartite.errors import InputError
-from multipartite.pooling.labels import supervise
-from multipartite.pooling.supervision import SupervisedLayer
+from multipartite.labels import IGNORE, supervise
+from multipartite.pooling.learning import SupervisedLayer
 
-__all__ = ["fit"]
+__all__ = ["fit", "freeze", "labels_of"]
 
 Model = TypeVar("Model", bound=nn.Module)
+
+_NAMES = ("labels", "label", "y", "target", "targets")  # of labels in a dict
 
 
 @torch.no_grad()
@@ -26,12 +28,15 @@ def fit(
     *,
     device: torch.device | str | None = None,
     passes: int = 1,
+    labels: Callable[[Any], Any] | None = None,
+    inputs: Callable[[Any], Any] | None = None,
+    ignore_index: int = IGNORE,
     progress: bool | None = None,
 ) -> Model:
-    """Settle every multipartite layer of a trained or converted model in one streamed pass.
+    """Fit every multipartite layer of a trained or converted model in one streamed pass.
 
     It is what ``torch.optim.swa_utils.update_bn`` is to batch normalisation. The model runs in evaluation mode,
-    its weights stay. Every batch settles the layers front to back: a layer learns from the batch and is refitted
+    its weights stay. Every batch teaches the layers front to back: a layer learns from the batch and is refitted
     before it hands its output on, so later layers always see earlier ones as they are after all data so far. With
     more `passes`, the first layer is left alone in the second pass and the others start afresh, and so on; as many
     passes as there are layers make every layer see only finished ones.
@@ -40,12 +45,18 @@ def fit(
     ----------
     model : nn.Module
         Changed in place and returned.
-    loader : iterable of (input, labels)
-        Batches, such as a ``DataLoader`` gives.
+    loader : iterable of (input, labels), or of dicts
+        Batches, such as a ``DataLoader`` gives. A dict is handed to the model by its keys, without the labels.
     device : optional
         Where inputs and labels are moved; by default where the model's first parameter is.
     passes : int
         How often to read the loader.
+    labels : callable, optional
+        Takes the labels out of a batch, see :func:`labels_of`.
+    inputs : callable, optional
+        Takes what the model is called with out of a batch: a tensor, a tuple of arguments or a dict of them.
+    ignore_index : int
+        As in :func:`multipartite.supervise`.
     progress : bool, optional
         Whether to show progress; by default in a terminal.
 
@@ -57,34 +68,70 @@ def fit(
     >>> int(mp.fit(model, batches)[1].updates)
     1
     """
-    layers = [m for m in model.modules() if isinstance(m, SupervisedLayer)]
-    if not layers:
+    every = [m for m in model.modules() if isinstance(m, SupervisedLayer)]
+    if not every:
         raise InputError("model has no multipartite layers to fit: see multipartite.convert")
     if passes < 1:
         raise InputError(f"passes must be at least 1, got {passes}")
     if passes > 1 and isinstance(loader, Iterator):
         raise InputError("an iterator can be read once only: give a loader, or passes=1")
+    layers = [layer for layer in every if layer.learns]
+    if any(layer.frozen for layer in layers):
+        raise InputError("model has frozen layers, which cannot be fitted: load a state that is not frozen first")
     if device is None:
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
     met: list[SupervisedLayer] = []  # in the order in which the model runs them
     with _in_evaluation(model), _undone_by_errors(layers):
         for done in range(min(passes, len(layers))):
             batches = 0
-            with _settling([layer for layer in layers if layer not in met[:done]], met):
+            with _fitting([layer for layer in layers if layer not in met[:done]], met):
                 for batch in _shown(loader, progress, f"fit {done + 1}/{passes}"):
-                    inputs, labels = _pair(batch)
-                    with supervise(torch.as_tensor(labels).to(device)):
-                        model(inputs.to(device))
+                    y = (labels or labels_of)(batch)
+                    with supervise(torch.as_tensor(y).to(device), ignore_index=ignore_index):
+                        _call(model, _inputs_of(batch) if inputs is None else inputs(batch), device)
                     batches += 1
             if not batches:
                 raise InputError("the loader gave no batches: there is nothing to fit to")
     return model
 
 
-def _pair(batch: Any) -> tuple[Any, Any]:
-    if not isinstance(batch, tuple | list) or len(batch) < 2:
-        raise InputError(f"batches must be (input, labels), got {type(batch).__name__}")
-    return batch[0], batch[1]
+def labels_of(batch: Any) -> Any:
+    """Take the labels out of a batch: the second of (input, labels), or what a dict calls label or labels.
+
+    Examples
+    --------
+    >>> labels_of(("images", "labels")), labels_of({"pixel_values": "images", "labels": "those"})
+    ('labels', 'those')
+    """
+    if isinstance(batch, Mapping):
+        for name in _NAMES:
+            if name in batch:
+                return batch[name]
+    elif isinstance(batch, tuple | list) and len(batch) >= 2:
+        return batch[1]
+    held = f"dict with {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else type(batch).__name__
+    raise InputError(
+        f"batches must be (input, labels) or dicts with one of {', '.join(_NAMES)}, got {held}; give a function that "
+        'takes the labels out of a batch, such as lambda batch: batch["target"]'
+    )
+
+
+def _inputs_of(batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return {name: value for name, value in batch.items() if name not in _NAMES}
+    return batch[0]
+
+
+def _call(model: nn.Module, inputs: Any, device: torch.device | str) -> None:
+    def moved(value: Any) -> Any:
+        return value.to(device) if isinstance(value, torch.Tensor) else value
+
+    if isinstance(inputs, Mapping):
+        model(**{name: moved(value) for name, value in inputs.items()})
+    elif isinstance(inputs, tuple | list):
+        model(*map(moved, inputs))
+    else:
+        model(moved(inputs))
 
 
 @contextmanager
@@ -112,7 +159,7 @@ def _undone_by_errors(layers: list[SupervisedLayer]) -> Iterator[None]:
 
 
 @contextmanager
-def _settling(layers: list[SupervisedLayer], met: list[SupervisedLayer]) -> Iterator[None]:
+def _fitting(layers: list[SupervisedLayer], met: list[SupervisedLayer]) -> Iterator[None]:
     """Let `layers` learn in evaluation mode, each afresh when it first runs; `met` gets those new to it."""
     momenta = [layer.momentum for layer in layers]
     fresh = set(layers)
@@ -121,7 +168,7 @@ def _settling(layers: list[SupervisedLayer], met: list[SupervisedLayer]) -> Iter
         if isinstance(layer, SupervisedLayer) and layer in fresh:
             fresh.remove(layer)
             layer.reset()
-            layer.momentum, layer.settling = 0.0, True
+            layer.momentum, layer.fitting = 0.0, True
             if layer not in met:
                 met.append(layer)
 
@@ -130,7 +177,7 @@ def _settling(layers: list[SupervisedLayer], met: list[SupervisedLayer]) -> Iter
         yield
     finally:
         for layer, momentum, hook in zip(layers, momenta, hooks, strict=True):
-            layer.momentum, layer.settling = momentum, False
+            layer.momentum, layer.fitting = momentum, False
             hook.remove()
 
 
@@ -144,3 +191,35 @@ def _shown(loader: Iterable[Any], progress: bool | None, what: str) -> Iterable[
     except ModuleNotFoundError:
         return loader
     return track(loader, description=what)
+
+
+def freeze(model: Model) -> Model:
+    """Drop the statistics of every multipartite layer and keep its factor, in place.
+
+    A frozen layer pools as before, in training too, with labels or without, and learns no more. Its state is the
+    factor, d * r numbers (and 2 r more with criterion "information"). A state that was saved frozen loads into a layer
+    that is not, which is then frozen as well; a state that was not thaws a frozen layer.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import multipartite as mp
+    >>> pool = mp.MultipartitePool2d(2, num_classes=3, num_channels=4)
+    >>> with mp.supervise(torch.tensor([0, 1, 2, 0])):
+    ...     _ = pool(torch.rand(4, 4, 6, 6))
+    >>> list(freeze(pool).state_dict())
+    ['factor']
+    """
+    layers = [(n, m) for n, m in model.named_modules() if isinstance(m, SupervisedLayer)]
+    if not layers:
+        raise InputError("model has no multipartite layers to freeze: see multipartite.convert")
+    layers = [(name, layer) for name, layer in layers if layer.learns]
+    for name, layer in layers:
+        if layer.factor is None or (layer.statistics is not None and layer.steps == 0):
+            raise InputError(
+                f"layer {name or type(layer).__name__!r} has learned nothing that could be frozen: train it inside "
+                "`with multipartite.supervise(labels):`, or fit it with `multipartite.fit(model, loader)`"
+            )
+    for _, layer in layers:
+        layer.freeze()
+    return model

@@ -1,20 +1,37 @@
-"""Multipartite pooling (Alg. 3): in every window keep the pixel that tells most about the classes."""
+"""Multipartite pooling: gather, then choose by the score of a pixel what stays; Alg. 3 and beyond."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
-from multipartite.errors import InputError, unknown
-from multipartite.folding import Fold
-from multipartite.pooling.assignment import ASSIGNMENTS, assign
-from multipartite.pooling.score import score_map
-from multipartite.pooling.supervision import SupervisedLayer
+from multipartite.errors import InputError
+from multipartite.instance_ranking import Fold, score_map
+from multipartite.pooling.choose import (
+    Choice,
+    draw,
+    draw_lines,
+    expectation,
+    expected_lines,
+    pick,
+    soft_weights,
+    weighted_mean,
+)
+from multipartite.pooling.gather import cells_of, check_gather, gathered_size, max_at, origins
+from multipartite.pooling.gather import gather as gather_map
+from multipartite.pooling.learning import SupervisedLayer
 from multipartite.pooling.window import Size, Window
 
 __all__ = ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d", "multipartite_pool"]
+
+GATHER, ASSIGNMENT = "max", "stochastic"  # what the evidence recommends; see results/
+
+Scorer = Callable[[Tensor, bool], Tensor]  # (map, whether only the order of its scores matters) -> scores
 
 
 def multipartite_pool(
@@ -28,38 +45,55 @@ def multipartite_pool(
     return_indices: bool = False,
     *,
     groups: int = 1,
-    assignment: str = "hard",
+    gather: str | None = GATHER,
+    assignment: str = ASSIGNMENT,
     temperature: float = 1.0,
+    focus: float | Tensor = 0.0,
     training: bool = False,
     generator: torch.Generator | None = None,
 ) -> Any:
-    r"""Pool by the scores of the pixels, all channels of a group from one pixel (Alg. 3).
+    r"""Pool in two steps: gather at stride one, then choose by the scores, all channels of a group from one pixel.
 
-    A pixel with channels x scores C_M(x) = ||F^T x||^2 (Eq. 3, folded). In every window,
+    *Gather*: with `gather` None the map is x itself, and a window of it is pooled. Else every pixel first takes
+    something from the window around it, at stride one, and the cells of `stride` pixels that tile the gathered map
+    are pooled. The output has the size of ``F.max_pool2d`` with the same arguments either way.
+
+    *Choose*: a pixel with channels x scores C_M(x) = ||F^T x||^2 (Eq. 3, folded). In every window or cell,
 
     - ``hard`` keeps the pixel with the highest score, the first of equals;
     - ``soft`` takes the mean weighted by softmax(score / (temperature * mean score of the window));
     - ``stochastic`` draws, in training, one pixel with probability proportional to score^(1/temperature), and
-      takes the expectation of that in evaluation.
+      takes the expectation of that in evaluation;
+    - ``lines`` keeps rows and columns of the whole map. Along an axis of n lines of which m stay, line i has the
+      density (1 - focus)/n + focus * (its share in the sum of scores); in training one line a stratum of 1/m is
+      drawn, in evaluation the expectation is taken. An axis of stride 1 keeps all its lines.
+
+    ``gather=None, assignment="hard"`` is Alg. 3 as printed; ``gather="max", assignment="hard"`` with equal scores
+    is max pooling.
 
     Parameters
     ----------
     x : Tensor of shape (N, C, *spatial) or (C, *spatial)
         Activations; one to three spatial dimensions, batched unless `kernel_size` is a tuple that says otherwise.
     factor : Tensor of shape (groups, C // groups, r), Fold or None
-        From :func:`multipartite.folding.fold`. None, or a group whose factor is zero, scores by energy ||x||^2.
+        From :func:`multipartite.instance_ranking.fold`. None, or a group whose factor is zero, scores by energy
+        ||x||^2.
     kernel_size, stride, padding, dilation, ceil_mode, return_indices
-        As in ``F.max_pool2d``.
+        As in ``F.max_pool2d``; with ``gather="max"`` indices name, channel by channel, where the maximum came from.
     groups : int
         Number of groups where `factor` is None.
-    assignment : {"hard", "soft", "stochastic"}
-        What becomes of a scored window.
+    gather : {None, "max", "average", "stochastic"}
+        What a pixel takes from its window first.
+    assignment : {"hard", "soft", "stochastic", "lines"}
+        What becomes of the scored map.
     temperature : float > 0
         For `soft` and `stochastic`; infinite is uniform.
+    focus : float in [0, 1), or Tensor of shape (groups,)
+        For `lines`; 0 is uniform.
     training : bool
-        Whether `stochastic` draws.
+        Whether `stochastic` and `lines` draw.
     generator : torch.Generator, optional
-        What `stochastic` draws from.
+        What they draw from.
 
     Returns
     -------
@@ -68,56 +102,98 @@ def multipartite_pool(
     Examples
     --------
     >>> x = torch.tensor([[[[1.0, 0.0], [0.0, 2.0]], [[0.0, 3.0], [0.0, 0.0]]]])
-    >>> multipartite_pool(x, torch.tensor([[[1.0], [0.0]]]), 2).flatten()
+    >>> multipartite_pool(x, torch.tensor([[[1.0], [0.0]]]), 2, gather=None, assignment="hard").flatten()
     tensor([2., 0.])
     """
-    if not isinstance(factor, Fold):
-        factor = None if factor is None else Fold(factor, None, None, factor.new_zeros(()), "quadratic")
-    dims = len(kernel_size) if isinstance(kernel_size, tuple | list) else x.ndim - 2
-    window = Window.of(kernel_size, stride, padding, dilation, ceil_mode, dims=dims)
-    check_assignment(assignment, temperature, return_indices)
-    return _pool(x, factor, window, groups, assignment, temperature, return_indices, training, generator)
+    folded = Fold.quadratic(factor) if isinstance(factor, Tensor) else factor
+    window = Window.for_input(x, kernel_size, stride, padding, dilation, ceil_mode)
+    choice = Choice(assignment, temperature, 0.5 if isinstance(focus, Tensor) else focus)
+    _check(gather, choice, return_indices)
+    groups = groups if folded is None else len(folded.factor)
+
+    def score(y: Tensor, ordinal: bool) -> Tensor:
+        return score_map(y, folded, groups=groups, ordinal=ordinal)
+
+    x, batched = window.as_batch(x)
+    pooled = _pool(x, score, window, gather, choice, focus, groups, return_indices, training, generator)
+    return pooled if batched else _first(pooled)
 
 
 def _pool(
     x: Tensor,
-    fold: Fold | None,
+    score: Scorer,
     window: Window,
+    how: str | None,
+    choice: Choice,
+    focus: Any,
     groups: int,
-    assignment: str,
-    temperature: float,
     return_indices: bool,
     training: bool,
     generator: torch.Generator | None,
 ) -> Any:
-    batched = window.is_batched(x)
-    x = x if batched else x[None]
-    how = ASSIGNMENTS[assignment]
-    scored = x if how.differentiable else x.detach()
-    score = score_map(scored, fold, groups=groups, ordinal=how.weights is None)
-    out, indices = assign(x, score, window, assignment, temperature, training=training, generator=generator)
-    out = out if batched else out[0]
-    if not return_indices:
-        return out
-    if indices is None:
-        raise InputError(f"assignment {assignment!r} mixes pixels in evaluation: there are no indices to return")
-    indices = indices.repeat_interleave(x.shape[1] // indices.shape[1], dim=1)
-    return out, indices if batched else indices[0]
+    """Gather and choose, for a batch (N, C, *spatial)."""
+    cells = window if how is None else cells_of(window)
+    size = tuple(x.shape[2:]) if how is None else gathered_size(window, x.shape[2:])
+    out = window.out_size(x.shape[2:])
+    picks = choice.assignment == "hard" or (training and choice.draws)
+    late = how == "max" and picks  # values and gradient are needed where something is chosen, and nowhere else
+
+    y: Tensor | None = None
+    if how is None:
+        y = x
+    elif not late:
+        y = gather_map(x, window, how, training=training, generator=generator)
+    elif not choice.blind:
+        y = gather_map(x.detach(), window, how)
+
+    if choice.blind:
+        scores = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
+        scores = scores.expand(len(x), groups, *size)
+    else:
+        assert y is not None
+        scores = score(y if choice.assignment == "soft" else y.detach(), choice.assignment == "hard")
+
+    whole = [how is not None and s == 1 for s in window.stride]  # axes along which the stride leaves no choice
+    if not picks:
+        if return_indices:
+            raise InputError(
+                f"assignment {choice.assignment!r} mixes pixels in evaluation: there are no indices to return"
+            )
+        assert y is not None
+        if choice.assignment == "lines":
+            return expected_lines(y, scores, out, focus, whole)
+        if choice.assignment == "soft":
+            return weighted_mean(y, soft_weights(scores, cells, choice.temperature), cells)
+        return expectation(y, scores, cells, temperature=choice.temperature)
+
+    if choice.assignment == "hard":
+        chosen = cells.best(scores)
+    elif choice.assignment == "lines":
+        chosen = draw_lines(scores, out, focus, whole, generator)
+    else:
+        chosen = draw(scores, cells, temperature=choice.temperature, generator=generator)
+    if late:
+        values = max_at(x, window, chosen, size, y)
+        return (values, origins(x, window, chosen, values)) if return_indices else values
+    assert y is not None
+    values = pick(y, chosen, distinct=choice.assignment != "lines" and not cells.overlaps)
+    return (values, chosen.repeat_interleave(x.shape[1] // groups, dim=1)) if return_indices else values
 
 
-def check_assignment(assignment: str, temperature: float, return_indices: bool = False) -> None:
-    """Refuse an unknown assignment, a temperature that makes no sense, and indices where there are none."""
-    if assignment not in ASSIGNMENTS:
-        raise unknown("assignment", assignment, ASSIGNMENTS)
-    if not isinstance(temperature, int | float) or not temperature > 0:
-        raise InputError(f"temperature must be positive, got {temperature!r}")
-    if return_indices and assignment == "soft":
+def _check(how: str | None, choice: Choice, return_indices: bool) -> None:
+    """Refuse an unknown way to gather, and indices where there are none."""
+    check_gather(how)
+    if return_indices and choice.assignment == "soft":
         raise InputError("assignment 'soft' mixes pixels: return_indices must be False")
+    if return_indices and how not in (None, "max"):
+        raise InputError(f"gather {how!r} mixes pixels: return_indices must be False")
+
+
+def _first(pooled: Any) -> Any:
+    return tuple(part[0] for part in pooled) if isinstance(pooled, tuple) else pooled[0]
 
 
 class _MultipartitePool(SupervisedLayer):
-    dims: int
-
     def __init__(
         self,
         kernel_size: Size,
@@ -127,13 +203,15 @@ class _MultipartitePool(SupervisedLayer):
         return_indices: bool = False,
         ceil_mode: bool = False,
         *,
-        num_classes: int,
+        num_classes: int | None = None,
         num_channels: int | None = None,
+        gather: str | None = GATHER,
+        assignment: str = ASSIGNMENT,
         criterion: str = "kl",
         projection: str = "fisher",
         groups: int = 1,
-        assignment: str = "hard",
         temperature: float = 1.0,
+        focus: float | str = "auto",
         momentum: float = 0.05,
         refit_every: int = 20,
         max_rows: int | None = 2048,
@@ -141,7 +219,14 @@ class _MultipartitePool(SupervisedLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        choice = Choice(assignment, temperature, focus)
+        _check(gather, choice, return_indices)
         super().__init__(
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
             num_classes=num_classes,
             num_channels=num_channels,
             criterion=criterion,
@@ -153,64 +238,107 @@ class _MultipartitePool(SupervisedLayer):
             process_group=process_group,
             device=device,
             dtype=dtype,
+            learns=not choice.blind,
+            trusts=assignment == "lines" and focus == "auto",
         )
-        check_assignment(assignment, temperature, return_indices)
-        self.window = Window.of(kernel_size, stride, padding, dilation, ceil_mode, dims=self.dims)
-        self.return_indices = return_indices
-        self.assignment, self.temperature = assignment, float(temperature)
-        self.generator: torch.Generator | None = None
+        self.gather, self.choice, self.return_indices = gather, choice, return_indices
 
-    def forward(self, x: Tensor) -> Any:
+    @classmethod
+    def printed(cls, *sizes: Any, **options: Any) -> Self:
+        """Make the layer that the paper prints, Alg. 3 to the letter: nothing is gathered, the best pixel stays.
+
+        Examples
+        --------
+        >>> pool = MultipartitePool2d.printed(2, num_classes=10)
+        >>> pool.gather, pool.assignment
+        (None, 'hard')
+        """
+        for name in ("gather", "assignment"):
+            if name in options:
+                raise InputError(f"the printed algorithm has no choice of {name}: use {cls.__name__}({name}=...)")
+        return cls(*sizes, **options, gather=None, assignment="hard")
+
+    @property
+    def assignment(self) -> str:
+        """What becomes of the scored map; may be set."""
+        return self.choice.assignment
+
+    @assignment.setter
+    def assignment(self, value: str) -> None:
+        self.choice = replace(self.choice, assignment=value)
+
+    @property
+    def temperature(self) -> float:
+        """Of `soft` and `stochastic`; may be set."""
+        return self.choice.temperature
+
+    @temperature.setter
+    def temperature(self, value: float) -> None:
+        self.choice = replace(self.choice, temperature=value)
+
+    @property
+    def focus(self) -> float | str:
+        """Of `lines`; may be set."""
+        return self.choice.focus
+
+    @focus.setter
+    def focus(self, value: float | str) -> None:
+        self.choice = replace(self.choice, focus=value)
+
+    def pool(self, x: Tensor) -> Any:
         """Pool x; in training, learn from the labels of :func:`multipartite.supervise` first."""
-        batched = self.window.is_batched(x)
-        channels = x.shape[1] if batched else x.shape[0]
-        self._check_channels(channels)
-        if self.training or self.settling:
-            self.observe(x if batched else x[None])
-        elif not self.informed and not torch.compiler.is_compiling():
-            if self.num_channels is None:
-                self.settle(channels, x.device)
-            self._warn_if_new()
-        return _pool(
+        x, batched = self.window.as_batch(x)
+        self._check_channels(x.shape[1])
+        pooled = _pool(
             x,
-            self.fold(),
+            self._scored,
             self.window,
+            self.gather,
+            self.choice,
+            self._focus(),
             self.groups,
-            self.assignment,
-            self.temperature,
             self.return_indices,
             self.training,
             self.generator,
         )
+        return pooled if batched else _first(pooled)
+
+    def _scored(self, y: Tensor, ordinal: bool) -> Tensor:
+        """Score the map, after learning from it."""
+        if self.learns and (self.training or self.fitting):
+            self.observe(y)
+        elif self.learns and not self.informed and not torch.compiler.is_compiling():
+            if self.num_channels is None:
+                self.allocate(y.shape[1], y.device)
+            self._warn_if_new()
+        folded = self.fold(keep=self.assignment == "soft")
+        return score_map(y, folded, groups=self.groups, ordinal=ordinal)
+
+    def _focus(self) -> Any:
+        """Share of the lines that goes where the scores are, a number or one a group."""
+        if self.focus != "auto":
+            return self.focus
+        return 0.0 if self.trust is None else self.trust
 
     def score(self, x: Tensor) -> Tensor:
-        """Score of every pixel of x (N, C, *spatial), one map a group: (N, groups, *spatial)."""
-        return score_map(x, self.fold(), groups=self.groups)
+        """Score of every pixel of the gathered map of x (N, C, *spatial), one map a group: (N, groups, *gathered)."""
+        y = x if self.gather is None else gather_map(x, self.window, self.gather)
+        return score_map(y, self.fold(), groups=self.groups)
 
     def _check_channels(self, channels: int) -> None:
         if self.num_channels is not None and channels != self.num_channels:
-            raise InputError(f"this layer was settled for {self.num_channels} channels, got {channels}")
+            raise InputError(
+                f"this layer has learned from {self.num_channels} channels, got {channels}: "
+                "maps of another width need a layer of their own"
+            )
         if channels % self.groups:
             raise InputError(f"channels must be divisible by groups={self.groups}, got {channels}")
 
-    def extra_repr(self) -> str:
-        """Show what was asked for, as the layers of torch do."""
-        window = self.window
-        shown = {
-            "kernel_size": window.kernel_size,
-            "stride": window.stride,
-            "padding": window.padding,
-            "dilation": window.dilation,
-            "ceil_mode": window.ceil_mode,
-            "num_classes": self.num_classes,
-            "num_channels": self.num_channels,
-            "criterion": self.criterion,
-            "projection": self.projection,
-            "groups": self.groups,
-            "assignment": self.assignment,
-            "temperature": self.temperature,
-        }
-        return ", ".join(f"{name}={value}" for name, value in shown.items())
+    def options(self) -> dict[str, Any]:
+        """Give what was asked for besides the window."""
+        names = ("num_classes", "num_channels", "gather", "assignment", "criterion", "projection", "groups")
+        shown = {name: getattr(self, name) for name in names}
+        return {**shown, "temperature": float(self.temperature), "focus": self.focus}
 
 
 class MultipartitePool1d(_MultipartitePool):
@@ -218,8 +346,7 @@ class MultipartitePool1d(_MultipartitePool):
 
     Examples
     --------
-    >>> pool = MultipartitePool1d(2, num_classes=3).train(False)
-    >>> pool.window.dims
+    >>> MultipartitePool1d(2, num_classes=3).window.dims
     1
     """
 
@@ -229,24 +356,32 @@ class MultipartitePool1d(_MultipartitePool):
 class MultipartitePool2d(_MultipartitePool):
     """Multipartite pooling of (N, C, H, W), a drop-in for ``nn.MaxPool2d``; see :func:`multipartite_pool`.
 
+    The defaults are what the evidence recommends. The algorithm as the paper prints it is
+    ``MultipartitePool2d.printed(...)``.
+
     Parameters
     ----------
     kernel_size, stride, padding, dilation, return_indices, ceil_mode
         As in ``nn.MaxPool2d``.
-    num_classes : int
-        How many classes the labels tell apart.
+    num_classes : int, optional
+        How many classes the labels tell apart; not needed where no score of classes is looked at.
     num_channels : int, optional
-        Settled at the first forward or by ``load_state_dict`` where not given.
+        Known from the first forward or by ``load_state_dict`` where not given.
+    gather : {None, "max", "average", "stochastic"}
+        What a pixel takes from the window around it before anything is chosen; None is the paper.
+    assignment : {"hard", "soft", "stochastic", "lines"}
+        What becomes of the scored map; "hard" is the paper's Alg. 3.
     criterion : str
-        How far a class is from the others: "kl", "bhattacharyya", "ttest" or "information".
+        How far a class is from the others, a name of :func:`multipartite.criteria.for_rows`; "energy" needs no
+        labels.
     projection : {"fisher", "orthogonal", "penalised"}
         Which directions tell the classes apart, see :mod:`multipartite.projection`.
     groups : int
         Blocks of channels, each with its own projection and its own pick; 1 is the paper.
-    assignment : {"hard", "soft", "stochastic"}
-        What becomes of a scored window; "hard" is the paper's Alg. 3.
     temperature : float
-        For "soft" and "stochastic".
+        For "soft" and "stochastic"; infinite is uniform.
+    focus : float in [0, 1) or "auto"
+        For "lines": which share of the lines goes where the scores are; "auto" is what the layer has learned.
     momentum : float in [0, 1)
         Share of the statistics that a batch forgets.
     refit_every : int
@@ -274,8 +409,7 @@ class MultipartitePool3d(_MultipartitePool):
 
     Examples
     --------
-    >>> pool = MultipartitePool3d(2, num_classes=3).train(False)
-    >>> pool.window.dims
+    >>> MultipartitePool3d(2, num_classes=3).window.dims
     3
     """
 

@@ -17,7 +17,7 @@ from multipartite.words import Word
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Factory", "Pooling", "available", "create", "find", "register"]
+__all__ = ["POOLINGS", "Factory", "Pooling", "available", "create", "find", "register"]
 
 Factory: TypeAlias = "Callable[..., nn.Module]"  # (kernel_size, stride, padding, **options) -> layer
 
@@ -31,8 +31,8 @@ class Pooling:
     Attributes
     ----------
     factory : str, callable or mapping of int to callable
-        A reference ``module:Stem``, whose classes end in 1d, 2d and 3d; a callable that makes layers of two
-        dimensions; or a callable for each number of dimensions.
+        A reference ``module:Name{dims}d`` to what makes the layers; a callable that makes layers of two dimensions; or
+        a callable for each number of dimensions.
     supervised : bool
         Whether it is told ``num_classes``.
     """
@@ -43,7 +43,7 @@ class Pooling:
     def layer(self, name: str, dims: int) -> Factory:
         """Give what makes the layers of `dims` dimensions."""
         if isinstance(self.factory, str):
-            return refer(f"{self.factory}{dims}d", "pooling", {})
+            return refer(self.factory.format(dims=dims), "pooling", {})
         made: Mapping[int, Factory] = self.factory if isinstance(self.factory, Mapping) else {2: self.factory}
         if dims not in made:
             known = " or ".join(map(str, sorted(made)))
@@ -51,13 +51,15 @@ class Pooling:
         return made[dims]
 
 
-_POOLINGS: Registry[Pooling] = Registry(
+_OURS = "multipartite.pooling.multipartite:MultipartitePool{dims}d"
+POOLINGS: Registry[Pooling] = Registry(
     "pooling",
     {
-        "average": Pooling("torch.nn:AvgPool"),
-        "max": Pooling("torch.nn:MaxPool"),
-        "multipartite": Pooling("multipartite.pooling.multipartite:MultipartitePool", supervised=True),
-        "stochastic": Pooling("multipartite.pooling.stochastic:StochasticPool"),
+        "average": Pooling("torch.nn:AvgPool{dims}d"),
+        "max": Pooling("torch.nn:MaxPool{dims}d"),
+        "multipartite": Pooling(_OURS, supervised=True),
+        "multipartite-printed": Pooling(f"{_OURS}.printed", supervised=True),
+        "stochastic": Pooling("multipartite.pooling.stochastic:StochasticPool{dims}d"),
     },
 )
 
@@ -70,7 +72,7 @@ def available() -> list[str]:
     >>> "max" in available()
     True
     """
-    return sorted(_POOLINGS)
+    return sorted(POOLINGS)
 
 
 def register(name: str, factory: str | Factory | Mapping[int, Factory], *, supervised: bool = False) -> None:
@@ -82,7 +84,7 @@ def register(name: str, factory: str | Factory | Mapping[int, Factory], *, super
         A new name.
     factory : callable, mapping of int to callable, or str
         Makes a layer from ``(kernel_size, stride, padding, **options)``: a class or function for two dimensions, one
-        for each number of dimensions, or ``"package.module:Stem"`` where the classes are called Stem1d, Stem2d, ...
+        for each number of dimensions, or ``"package.module:Name{dims}d"`` for classes Name1d, Name2d, ...
     supervised : bool
         Whether it wants ``num_classes`` too.
 
@@ -92,8 +94,9 @@ def register(name: str, factory: str | Factory | Mapping[int, Factory], *, super
     >>> register("power", lambda kernel, stride, padding, norm=2.0: nn.LPPool2d(norm, kernel, stride))
     >>> create("power:norm=4", 2, num_classes=10)
     LPPool2d(norm_type=4, kernel_size=2, stride=None, ceil_mode=False)
+    >>> POOLINGS.remove("power")
     """
-    _POOLINGS.add(name, Pooling(factory, supervised))
+    POOLINGS.add(name, Pooling(factory, supervised))
 
 
 def find(name: str) -> Pooling:
@@ -107,8 +110,8 @@ def find(name: str) -> Pooling:
     True
     """
     if ":" not in name:
-        return _POOLINGS[name]
-    made = refer(name, "pooling", _POOLINGS)
+        return POOLINGS[name]
+    made = refer(name, "pooling", POOLINGS)
     if isinstance(made, Pooling):
         return made
     if not callable(made):
@@ -152,7 +155,7 @@ def create(
     options = {**dict(word.options), **options}
     pooling = find(word.name)
     layer = pooling.layer(word.name, dims)
-    parameters = inspect.signature(layer).parameters
+    parameters = inspect.signature(getattr(layer, "__self__", layer)).parameters  # of the class that a method makes
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         known = [name for name in parameters if name not in _GIVEN]
         for option in options:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from multipartite.pooling.assignment import expected
-from multipartite.pooling.picking import pick
-from multipartite.pooling.window import Size, Window
+from multipartite.pooling.choose import draw, expectation, pick
+from multipartite.pooling.window import Pool, Size, Window
 
 __all__ = ["StochasticPool1d", "StochasticPool2d", "StochasticPool3d", "stochastic_pool"]
 
@@ -27,6 +26,8 @@ def stochastic_pool(
 
     .. math:: p_k = a_k / \sum_j a_j, \qquad
               s = a_l,\ l \sim p \ \text{(training)}, \qquad s = \sum_k p_k a_k \ \text{(evaluation)}
+
+    It is a corner of multipartite pooling: one group a channel, whose score is the activation itself.
 
     Parameters
     ----------
@@ -48,55 +49,25 @@ def stochastic_pool(
     >>> stochastic_pool(torch.tensor([[[1.0, 3.0, 0.0, 0.0]]]), 2)
     tensor([[[2.5000, 0.0000]]])
     """
-    dims = len(kernel_size) if isinstance(kernel_size, tuple | list) else x.ndim - 2
-    window = Window.of(kernel_size, stride, padding, dilation, ceil_mode, dims=dims)
+    window = Window.for_input(x, kernel_size, stride, padding, dilation, ceil_mode)
     return _pool(x, window, training, generator)
 
 
 def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator | None) -> Tensor:
-    batched = window.is_batched(x)
-    a = (x if batched else x[None]).clamp_min(0)
+    x, batched = window.as_batch(x)
+    a = x.clamp_min(0)
     chances = a.detach().float() if torch.finfo(x.dtype).bits < 32 else a.detach()
     if training:
-        # the highest of a_k / E_k with exponential E_k is a draw with probability a_k / sum a
-        raced = chances / torch.empty_like(chances).exponential_(generator=generator)
-        out = pick(a, window.best(raced), distinct=not window.overlaps)
+        out = pick(a, draw(chances, window, generator=generator), distinct=not window.overlaps)
     else:
-        out = expected(a, chances, window, _shares)
+        out = expectation(a, chances, window)
     return out if batched else out[0]
 
 
-def _shares(chances: Tensor) -> Tensor:
-    chances = chances.clamp_min(0)  # padding, -inf, is never drawn
-    return chances / chances.sum(0, keepdim=True).clamp_min(torch.finfo(chances.dtype).tiny)
-
-
-class _StochasticPool(nn.Module):
-    dims: int
-
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__()
-        self.window = Window.of(kernel_size, stride, padding, dilation, ceil_mode, dims=self.dims)
-        self.generator: torch.Generator | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
+class _StochasticPool(Pool):
+    def pool(self, x: Tensor) -> Tensor:
         """Pool x: draw in training, take the expectation in evaluation."""
         return _pool(x, self.window, self.training, self.generator)
-
-    def extra_repr(self) -> str:
-        """Show the window."""
-        w = self.window
-        return (
-            f"kernel_size={w.kernel_size}, stride={w.stride}, padding={w.padding}, dilation={w.dilation}, "
-            f"ceil_mode={w.ceil_mode}"
-        )
 
 
 class StochasticPool1d(_StochasticPool):

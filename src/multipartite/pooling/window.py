@@ -1,20 +1,23 @@
-"""Windows: which pixels an output looks at, in 1, 2 or 3 dimensions, as torch's own pooling counts them."""
+"""Windows: which pixels an output looks at, in 1, 2 or 3 dimensions, as torch's own pooling counts them.
+
+:class:`Pool` is the base of every layer here: a window, a generator to draw from, and how both are shown.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from numbers import Integral
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from multipartite.errors import InputError
 
-__all__ = ["Size", "Window"]
+__all__ = ["Pool", "Size", "Window"]
 
 Size: TypeAlias = int | tuple[int, ...]
 
@@ -68,8 +71,14 @@ class Window:
         """Whether two windows may look at one pixel."""
         return any(s <= d * (k - 1) for k, s, d in zip(self.kernel_size, self.stride, self.dilation, strict=True))
 
-    def is_batched(self, x: Tensor) -> bool:
-        """Whether x is (N, C, *spatial), not (C, *spatial); refuse anything else, and what leaves no window."""
+    @classmethod
+    def for_input(cls, x: Tensor, kernel_size: Size, *sizes: Any) -> Window:
+        """Read the window of a function call, whose dimensions follow from its kernel or else from x, (N, C, ...)."""
+        dims = len(kernel_size) if isinstance(kernel_size, tuple | list) else x.ndim - 2
+        return cls.of(kernel_size, *sizes, dims=dims)
+
+    def as_batch(self, x: Tensor) -> tuple[Tensor, bool]:
+        """Give x as (N, C, *spatial), and whether it was that; refuse anything else, and what leaves no window."""
         if x.ndim not in (self.dims + 1, self.dims + 2):
             raise InputError(
                 f"input must have {self.dims + 1} or {self.dims + 2} dimensions, ([N,] C, {self.dims} spatial), "
@@ -79,7 +88,8 @@ class Window:
             raise InputError(f"input must be floating point, got {str(x.dtype).removeprefix('torch.')}")
         if not torch.compiler.is_compiling():  # there torch's own pooling says so
             self.check(x.shape[-self.dims :])
-        return x.ndim == self.dims + 2
+        batched = x.ndim == self.dims + 2
+        return (x if batched else x[None]), batched
 
     def check(self, spatial: torch.Size | tuple[int, ...]) -> None:
         """Refuse an input that leaves no window, or a window that looks at padding alone."""
@@ -94,13 +104,6 @@ class Window:
                     f"of size {tuple(spatial)}"
                 )
 
-    def best(self, score: Tensor) -> Tensor:
-        """Where the highest score of every window is, the first of equals: flat indices (N, g, *out)."""
-        best: tuple[Tensor, Tensor] = _MAX_POOL[self.dims](
-            score, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, return_indices=True
-        )
-        return best[1]
-
     def out_size(self, spatial: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
         """Spatial size of the output."""
         return tuple(
@@ -108,9 +111,21 @@ class Window:
             for lengths in zip(spatial, self.kernel_size, self.stride, self.padding, self.dilation, strict=True)
         )
 
-    def views(self, x: Tensor, fill: float) -> Iterator[Tensor]:
+    def best(self, score: Tensor) -> Tensor:
+        """Where the highest score of every window is, the first of equals: flat indices (N, g, *out)."""
+        best: tuple[Tensor, Tensor] = _MAX_POOL[self.dims](
+            score, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, return_indices=True
+        )
+        return best[1]
+
+    def places(self) -> list[tuple[int, ...]]:
+        """Every place in the window, in the order in which torch looks at them, as offsets in pixels."""
+        steps = (range(0, k * d, d) for k, d in zip(self.kernel_size, self.dilation, strict=True))
+        return list(itertools.product(*steps))
+
+    def views(self, x: Tensor, fill: float, out: tuple[int, ...] | None = None) -> Iterator[Tensor]:
         """For every place in the window, in order, what is there in all windows: views of (N, C, *out)."""
-        out = self.out_size(x.shape[2:])
+        out = self.out_size(x.shape[2:]) if out is None else out
         pads: list[int] = []
         for n, k, s, p, d, o in zip(
             x.shape[2:], self.kernel_size, self.stride, self.padding, self.dilation, out, strict=True
@@ -119,13 +134,79 @@ class Window:
             pads = [p, torch.sym_max(0, beyond), *pads]
         if self.ceil_mode or any(self.padding):  # by the options, not by the size: an export is for any size
             x = F.pad(x, pads, value=fill)
-        for place in itertools.product(*(range(k) for k in self.kernel_size)):
+        for place in self.places():
             view = x
-            for dim, (i, s, d, o) in enumerate(zip(place, self.stride, self.dilation, out, strict=True), start=2):
-                view = view.narrow(dim, i * d, (o - 1) * s + 1)
+            for dim, (i, s, o) in enumerate(zip(place, self.stride, out, strict=True), start=2):
+                view = view.narrow(dim, i, (o - 1) * s + 1)
                 if s > 1:
                     view = view[(slice(None),) * dim + (slice(None, None, s),)]
             yield view
+
+    def starts(self, spatial: torch.Size | tuple[int, ...], out: tuple[int, ...], device: torch.device) -> Tensor:
+        """Flat index of the first place of every window, of the shape `out`; negative where that is padding."""
+        first = torch.zeros((), dtype=torch.int64, device=device)
+        for o, s, p, n in zip(out, self.stride, self.padding, spatial, strict=True):
+            first = first[..., None] * n + (torch.arange(o, device=device) * s - p)
+        return first
+
+    def offsets(self, spatial: torch.Size | tuple[int, ...], device: torch.device) -> Tensor:
+        """How far every place lies behind the first in the flat index, shape (places,)."""
+        flat = []
+        for place in self.places():
+            offset = 0
+            for i, n in zip(place, spatial, strict=True):
+                offset = offset * n + i
+            flat.append(offset)
+        return torch.tensor(flat, device=device)
+
+
+class Pool(nn.Module):
+    """Base of the layers: a window, a generator to draw from (torch's own where None), and how they are shown.
+
+    Parameters
+    ----------
+    kernel_size, stride, padding, dilation, ceil_mode
+        As in ``nn.MaxPool2d``.
+
+    Examples
+    --------
+    >>> class Plain2d(Pool):
+    ...     dims = 2
+    >>> Plain2d(3, 2)
+    Plain2d(kernel_size=(3, 3), stride=(2, 2), padding=(0, 0), dilation=(1, 1), ceil_mode=False)
+    """
+
+    dims: int
+
+    def __init__(
+        self,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        dilation: Size = 1,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.window = Window.of(kernel_size, stride, padding, dilation, ceil_mode, dims=self.dims)
+        self.generator: torch.Generator | None = None
+
+    def forward(self, x: Tensor) -> Any:
+        """Pool x; for torch.fx the layer is a leaf, as torch's own are."""
+        if isinstance(x, torch.fx.Proxy):
+            return x.tracer.create_proxy("call_module", x.tracer.path_of_module(self), (x,), {})
+        return self.pool(x)
+
+    def pool(self, x: Tensor) -> Any:
+        """Pool x (N, C, *spatial) or (C, *spatial)."""
+        raise NotImplementedError
+
+    def options(self) -> dict[str, Any]:
+        """Give what was asked for besides the window, for `repr`."""
+        return {}
+
+    def extra_repr(self) -> str:
+        """Show what was asked for, as the layers of torch do."""
+        return ", ".join(f"{name}={value}" for name, value in {**asdict(self.window), **self.options()}.items())
 
 
 def _spread(name: str, value: Size, dims: int, *, least: int) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from torch import nn
 
 from multipartite.experiments.report.explanation import look
 from multipartite.experiments.run import networks
-from multipartite.pooling.labels import supervise
+from multipartite.labels import supervise
 
 WORDS = ["max", "average", "stochastic", "multipartite", "multipartite:groups=2", "multipartite:assignment=stochastic"]
 

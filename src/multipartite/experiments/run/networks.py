@@ -17,7 +17,7 @@ from torch import nn
 
 from multipartite import pooling
 from multipartite.errors import InputError, unknown
-from multipartite.pooling.supervision import SupervisedLayer
+from multipartite.pooling.learning import SupervisedLayer
 from multipartite.words import Places, Word
 
 __all__ = ["SCHEDULES", "Recipe", "available", "build", "initialise", "parse", "recipe"]
@@ -194,7 +194,7 @@ def build(
     def pool(maps: int, kernel: int, stride: int) -> nn.Module:
         layer = pooling.create(next(words), kernel, stride, num_classes=num_classes)
         if isinstance(layer, SupervisedLayer):
-            layer.settle(maps)  # now, so that optimiser, checkpoint and DDP meet all there is
+            layer.allocate(maps)  # now, so that optimiser, checkpoint and DDP meet all there is
         return layer
 
     with torch.random.fork_rng(devices=[]):  # what torch draws by default leaves no trace

@@ -42,7 +42,7 @@ from multipartite.experiments.run.store import (
     write_summary,
 )
 from multipartite.experiments.run.watching import Watcher
-from multipartite.pooling.labels import supervise
+from multipartite.labels import supervise
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

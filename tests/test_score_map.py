@@ -6,16 +6,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from windows import LAYOUTS, activations, bounded, labelled, lay_out, problems, taught
 
 import reference
 from multipartite.errors import InputError
-from multipartite.folding import Fold
-from multipartite.pooling.score import score_map
+from multipartite.instance_ranking import Fold, score_map
+from multipartite.projection import supervised_projection
+from windows import LAYOUTS, activations, bounded, labelled, lay_out, problems, taught
 
 
 def quadratic(factor):
-    return Fold(factor, None, None, factor.new_zeros(()), "quadratic")
+    return Fold.quadratic(factor)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -26,7 +26,7 @@ def test_scores_are_those_of_alg_2_pixel_by_pixel(layout, criterion, groups, cha
     x = lay_out(activations(3, channels, 4, 5, seed=5), layout)
     scores = layer.score(x)
     assert scores.shape == (3, groups, 4, 5)
-    A, Sw = layer._projection[0], layer.statistics.within
+    A, Sw = supervised_projection(layer.statistics), layer.statistics.within
     width = channels // groups
     for g in range(groups):
         rows = x[:, g * width : (g + 1) * width].movedim(1, -1).reshape(-1, width)
@@ -63,7 +63,7 @@ def test_information_is_the_divergence_of_the_posterior_from_the_prior():
     x, _ = labelled(channels=3, images=30, size=4)
     layer = taught(channels=3, criterion="information", size=4)
     statistics = layer.statistics
-    A = layer._projection[0][0]
+    A = supervised_projection(statistics)[0]
     rows = x.movedim(1, -1).reshape(-1, 3)
     S = torch.linalg.pinv(A.T @ statistics.within[0] @ A, rtol=1e-10, hermitian=True)
     gaps = (rows[:, None] - statistics.class_means[0]) @ A  # [n, c, c]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -10,12 +11,17 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 
 import multipartite as mp
+from multipartite.functional import multipartite_pool
 
 MAX_POOL = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 UNPOOL = {1: F.max_unpool1d, 2: F.max_unpool2d, 3: F.max_unpool3d}
 LAYERS = {1: mp.MultipartitePool1d, 2: mp.MultipartitePool2d, 3: mp.MultipartitePool3d}
 STOCHASTIC = {1: mp.StochasticPool1d, 2: mp.StochasticPool2d, 3: mp.StochasticPool3d}
 LAYOUTS = ["contiguous", "channels last", "every other", "transposed"]
+
+PRINTED = {"gather": None, "assignment": "hard"}  # Alg. 3 to the letter, which options may vary
+printed2d = partial(mp.MultipartitePool2d, **PRINTED)
+printed_pool = partial(multipartite_pool, **PRINTED)
 
 bounded = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -73,7 +79,8 @@ def problems(draw, *, dims=None, nonnegative=False, dtype=torch.float64, most_ch
 
 
 def taught(dims=2, channels=6, classes=3, kernel_size=2, *, seed=0, size=6, batches=1, **options):
-    """A layer that has seen labelled batches, in evaluation mode."""
+    """A layer that has seen labelled batches, in evaluation mode; the printed one unless options say otherwise."""
+    options = PRINTED | options
     layer = LAYERS[dims](kernel_size, num_classes=classes, dtype=torch.float64, **options)
     for step in range(batches):
         x, labels = labelled(dims, channels, classes, seed=seed + step, size=size)

@@ -11,16 +11,16 @@ from scipy.stats import ttest_1samp
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from windows import labelled, same, snapshot, taught
 
 import multipartite as mp
 import reference
 from multipartite.projection import supervised_projection
 from multipartite.statistics import ClassStatistics
+from windows import labelled, printed2d, same, snapshot, taught
 
 
 def layer_of(**options):
-    return mp.MultipartitePool2d(2, **{"num_classes": 3, "dtype": torch.float64, "max_rows": None} | options)
+    return printed2d(2, **{"num_classes": 3, "dtype": torch.float64, "max_rows": None} | options)
 
 
 def statistics_of(x, labels, classes=3, **options):
@@ -148,7 +148,7 @@ def test_statistics_forget_and_the_factor_is_refitted_every_so_often():
         assert_statistics(layer, expected)
         if before is None or not torch.equal(before, layer.factor):
             refits.append(step)
-            folded = mp.folding.fold(expected, supervised_projection(expected), "kl").factor
+            folded = mp.instance_ranking.fold(expected, supervised_projection(expected), "kl").factor
             torch.testing.assert_close(layer.factor @ layer.factor.mT, folded @ folded.mT)
     assert refits == [0, 3, 6]
     assert layer.updates == layer.steps == 8
@@ -365,8 +365,8 @@ def test_labels_separate_and_shuffled_labels_do_not():
 
 def test_where_looking_would_wait_refused_batches_are_told_at_the_next_refit(monkeypatch):
     """As on an accelerator: nothing is read back between refits, and nothing that is not finite gets in."""
-    monkeypatch.setattr("multipartite.pooling.supervision._is_at_hand", lambda tensor: False)
-    pool = mp.MultipartitePool2d(2, num_classes=2, num_channels=3, refit_every=3)
+    monkeypatch.setattr("multipartite.pooling.learning._is_at_hand", lambda tensor: False)
+    pool = printed2d(2, num_classes=2, num_channels=3, refit_every=3)
     good, bad = torch.rand(4, 3, 4, 4), torch.full((4, 3, 4, 4), torch.nan)
     with mp.supervise(torch.tensor([0, 1, 0, 1])):
         pool(good)

@@ -10,11 +10,10 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
-from windows import activations, bounded, problems
 
-from multipartite.functional import multipartite_pool
-from multipartite.pooling.assignment import assign
+from multipartite.pooling.choose import draw
 from multipartite.pooling.window import Window
+from windows import activations, bounded, printed_pool, problems
 
 DRAWS = 20_000
 SCORES = torch.tensor([0.0, 1.0, 4.0, 9.0], dtype=torch.float64)
@@ -23,11 +22,9 @@ SCORES = torch.tensor([0.0, 1.0, 4.0, 9.0], dtype=torch.float64)
 def draws(scores, temperature, seed=0):
     """How often each place of one window is drawn, in DRAWS windows of the same scores."""
     score = scores.repeat(DRAWS)[None, None]
-    places = torch.arange(4.0, dtype=torch.float64).repeat(DRAWS)[None, None]
     generator = torch.Generator().manual_seed(seed)
-    window = Window.of(4, dims=1)
-    out, _ = assign(places, score, window, "stochastic", temperature, training=True, generator=generator)
-    return torch.bincount(out.flatten().long(), minlength=4)
+    index = draw(score, Window.of(4, dims=1), temperature=temperature, generator=generator)
+    return torch.bincount(index.flatten() % 4, minlength=4)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0, 7.0])
@@ -57,8 +54,8 @@ def test_evaluation_is_the_expectation_of_the_draws(temperature):
     many = x.expand(DRAWS, -1, -1, -1)
     options = {"assignment": "stochastic", "temperature": temperature}
     generator = torch.Generator().manual_seed(0)
-    drawn = multipartite_pool(many, factor, 2, **options, training=True, generator=generator)
-    expected = multipartite_pool(x, factor, 2, **options)
+    drawn = printed_pool(many, factor, 2, **options, training=True, generator=generator)
+    expected = printed_pool(x, factor, 2, **options)
     error = drawn.std(0) / math.sqrt(DRAWS)
     assert ((drawn.mean(0) - expected[0]).abs() < 4 * error).all()
 
@@ -67,7 +64,7 @@ def test_evaluation_is_the_expectation_of_the_draws(temperature):
 @bounded
 def test_infinite_temperature_evaluates_to_the_mean_of_the_pixels_inside(problem, assignment):
     x, groups, window = problem
-    out = multipartite_pool(x, None, **window, groups=groups, assignment=assignment, temperature=math.inf)
+    out = printed_pool(x, None, **window, groups=groups, assignment=assignment, temperature=math.inf)
     frame = Window.of(**window, dims=problem.dims)
     inside = torch.stack(list(frame.views(torch.ones_like(x), 0.0))).sum(0)
     torch.testing.assert_close(out, torch.stack(list(frame.views(x, 0.0))).sum(0) / inside)
@@ -78,7 +75,7 @@ def test_infinite_temperature_evaluates_to_the_mean_of_the_pixels_inside(problem
 def test_soft_weights_are_the_softmax_of_the_scores_over_their_mean(problem, temperature):
     x, _, window = problem
     x = x[:1, :1]  # one channel, so that the window can be written out
-    out = multipartite_pool(x, None, **window, assignment="soft", temperature=temperature)
+    out = printed_pool(x, None, **window, assignment="soft", temperature=temperature)
     frame = Window.of(**window, dims=problem.dims)
     values = torch.stack(list(frame.views(x, math.nan))).flatten(1)
     for place, found in enumerate(out.flatten()):
@@ -90,15 +87,15 @@ def test_soft_weights_are_the_softmax_of_the_scores_over_their_mean(problem, tem
 @pytest.mark.parametrize("assignment", ["soft", "stochastic"])
 def test_mixtures_do_not_depend_on_the_scale_of_the_activations(assignment):
     x, factor = activations(2, 4, 6, 6), activations(1, 4, 2)
-    out = multipartite_pool(x, factor, 2, assignment=assignment)
-    torch.testing.assert_close(multipartite_pool(1e-3 * x, factor, 2, assignment=assignment), 1e-3 * out)
+    out = printed_pool(x, factor, 2, assignment=assignment)
+    torch.testing.assert_close(printed_pool(1e-3 * x, factor, 2, assignment=assignment), 1e-3 * out)
 
 
 @pytest.mark.parametrize("assignment", ["hard", "soft", "stochastic"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_windows_of_zeros_give_zero_and_finite_gradients(assignment, dtype):
     x = torch.zeros(1, 2, 4, 4, dtype=dtype, requires_grad=True)
-    out = multipartite_pool(x, None, 2, assignment=assignment, temperature=0.01)
+    out = printed_pool(x, None, 2, assignment=assignment, temperature=0.01)
     out.sum().backward()
     assert (out == 0).all()
     assert torch.isfinite(x.grad).all()
@@ -106,16 +103,16 @@ def test_windows_of_zeros_give_zero_and_finite_gradients(assignment, dtype):
 
 def test_a_cold_draw_is_the_hard_pick():
     x, factor = activations(2, 4, 6, 6), activations(1, 4, 2)
-    hard = multipartite_pool(x, factor, 2)
+    hard = printed_pool(x, factor, 2)
     for training in (False, True):
-        cold = multipartite_pool(x, factor, 2, assignment="stochastic", temperature=1e-3, training=training)
+        cold = printed_pool(x, factor, 2, assignment="stochastic", temperature=1e-3, training=training)
         torch.testing.assert_close(cold, hard)
 
 
 def test_stochastic_evaluation_sends_the_gradient_by_the_chances_alone():
     x = activations(1, 1, 2, nonnegative=True).abs() + torch.tensor([1.0, 2.0])
     x.requires_grad_()
-    multipartite_pool(x, None, 2, assignment="stochastic").sum().backward()
+    printed_pool(x, None, 2, assignment="stochastic").sum().backward()
     score = x.detach().square()
     torch.testing.assert_close(x.grad, score / score.sum())
 
@@ -123,22 +120,22 @@ def test_stochastic_evaluation_sends_the_gradient_by_the_chances_alone():
 def test_a_generator_makes_draws_repeatable():
     x = activations(4, 6, 8, 8)
 
-    def draw(seed):
+    def drawn(seed):
         generator = torch.Generator().manual_seed(seed)
-        return multipartite_pool(x, None, 2, assignment="stochastic", training=True, generator=generator)
+        return printed_pool(x, None, 2, assignment="stochastic", training=True, generator=generator)
 
-    assert torch.equal(draw(1), draw(1))
-    assert not torch.equal(draw(1), draw(2))
+    assert torch.equal(drawn(1), drawn(1))
+    assert not torch.equal(drawn(1), drawn(2))
     torch.manual_seed(3)
-    one = multipartite_pool(x, None, 2, assignment="stochastic", training=True)
+    one = printed_pool(x, None, 2, assignment="stochastic", training=True)
     torch.manual_seed(3)
-    assert torch.equal(one, multipartite_pool(x, None, 2, assignment="stochastic", training=True))
+    assert torch.equal(one, printed_pool(x, None, 2, assignment="stochastic", training=True))
 
 
 @pytest.mark.parametrize("assignment", ["soft", "stochastic"])
 def test_infinite_temperature_is_average_pooling_in_two_dimensions_gradient_too(assignment):
     x, ours = (activations(2, 3, 7, 7).requires_grad_() for _ in range(2))
-    out = multipartite_pool(ours, None, 3, 2, 1, assignment=assignment, temperature=math.inf)
+    out = printed_pool(ours, None, 3, 2, 1, assignment=assignment, temperature=math.inf)
     average = F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)
     torch.testing.assert_close(out, average)
     weights = torch.linspace(-1, 1, out.numel()).reshape(out.shape)

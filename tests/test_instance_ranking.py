@@ -11,9 +11,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch.testing import assert_close
 
 import reference
-from multipartite.criteria import CRITERIA, criterion
+from multipartite.criteria import CRITERIA, row_form
 from multipartite.errors import InputError
-from multipartite.folding import fold, one_versus_rest, pooling_criterion, projected_variance, reduce_scores
+from multipartite.instance_ranking import fold, one_versus_rest, projected_variance
 from multipartite.projection import METHODS, supervised_projection
 from multipartite.statistics import ClassStatistics
 from samples import AWKWARD, blobs, statistics_of
@@ -32,11 +32,7 @@ def projected(statistics, A, X, g=0):
 
 def scores_of(folded, X):
     """C_M of rows by the fold, [g, n]."""
-    groups, d = folded.factor.shape[:2]
-    h = torch.as_tensor(X).reshape(-1, groups, d).transpose(0, 1) @ folded.factor
-    if folded.offset is not None:
-        h = h + folded.offset
-    return reduce_scores(h, folded.kind, folded.log_prior) + folded.constant[:, None]
+    return folded.score(torch.as_tensor(X))
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -156,9 +152,9 @@ def test_reduction_takes_any_dimension(name):
     statistics = statistics_of(X, y)
     folded = fold(statistics, supervised_projection(statistics), name)
     h = torch.as_tensor(X) @ folded.factor[0] + (0 if folded.offset is None else folded.offset[0])
-    wanted = reduce_scores(h, folded.kind, folded.log_prior).reshape(2, 3, 4)
+    wanted = folded.form.reduce(h, folded.log_prior, -1).reshape(2, 3, 4)
     maps = h.reshape(2, 3, 4, -1).movedim(-1, 1)
-    assert_close(reduce_scores(maps, folded.kind, folded.log_prior, dim=1), wanted)
+    assert_close(folded.form.reduce(maps, folded.log_prior, 1), wanted)
 
 
 @functools.cache
@@ -217,19 +213,19 @@ def test_rank_criteria_are_refused_for_instances_with_the_reason(name):
     statistics = statistics_of(*blobs())
     A = supervised_projection(statistics)
     for call in (
-        lambda: pooling_criterion(name),
+        lambda: row_form(name),
         lambda: fold(statistics, A, name),
         lambda: one_versus_rest(torch.ones(1, 3), torch.ones(3), name=name),
     ):
-        with pytest.raises(InputError, match=f"{message}; use one of bhattacharyya, information, kl, ttest"):
+        with pytest.raises(InputError, match=f"{message}; use one of bhattacharyya, energy, information, kl, ttest"):
             call()
     # and the reason is true: one value against the others, over all classes, on rows without ties
     ranks = torch.stack([torch.randperm(5, generator=torch.Generator().manual_seed(s)) for s in range(20)]).T + 1.0
     members = torch.eye(5, dtype=torch.bool)
-    totals = torch.stack([criterion(name).from_ranks(ranks.double(), m) for m in members]).sum(0)
+    totals = torch.stack([CRITERIA[name].from_ranks(ranks.double(), m) for m in members]).sum(0)
     assert_close(totals, totals[:1].expand(20))
 
 
 def test_unknown_criteria_are_refused():
     with pytest.raises(InputError, match="unknown criterion 'fisher'"):
-        pooling_criterion("fisher")
+        row_form("fisher")

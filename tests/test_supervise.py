@@ -9,21 +9,21 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from windows import bounded
 
 import multipartite as mp
 import reference
 from multipartite.errors import InputError
-from multipartite.pooling.labels import current_labels, to_resolution
+from multipartite.labels import current_labels, to_resolution
+from windows import bounded
 
 
 def test_contexts_nest_and_the_inner_one_wins():
     with mp.supervise([1]):
         with mp.supervise(torch.tensor([2, 3])):
-            assert current_labels().tolist() == [2, 3]
+            assert current_labels()[0].tolist() == [2, 3]
             with mp.supervise(None):
                 assert current_labels() is None
-        assert current_labels().tolist() == [1]
+        assert current_labels()[0].tolist() == [1]
     assert current_labels() is None
 
 
@@ -39,7 +39,7 @@ def test_threads_do_not_see_each_others_labels():
     def work(label):
         with mp.supervise([label]):
             barrier.wait(10)  # both are inside now
-            seen[label] = current_labels().tolist()
+            seen[label] = current_labels()[0].tolist()
 
     with mp.supervise([0]):
         threads = [threading.Thread(target=work, args=(label,)) for label in (1, 2)]
@@ -47,13 +47,13 @@ def test_threads_do_not_see_each_others_labels():
             thread.start()
         for thread in threads:
             thread.join()
-        assert current_labels().tolist() == [0]
+        assert current_labels()[0].tolist() == [0]
     assert seen == {1: [1], 2: [2]}
 
 
 def test_labels_leave_the_autograd_graph():
     with mp.supervise(torch.ones(2, 3, requires_grad=True)):
-        assert not current_labels().requires_grad
+        assert not current_labels()[0].requires_grad
 
 
 def test_what_is_no_tensor_is_refused_and_nothing_stays():
@@ -83,7 +83,7 @@ def test_labels_a_pixel_count_pixels_for_their_classes():
     x = torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     labels = torch.randint(4, (2, 8, 8), generator=torch.Generator().manual_seed(1))
     labels[labels == 3] = -100
-    layer = mp.MultipartitePool2d(2, num_classes=3, momentum=0.0)
+    layer = mp.MultipartitePool2d.printed(2, num_classes=3, momentum=0.0)
     with mp.supervise(labels):
         layer(x)
     count, mean, Sw, _ = reference.statistics(x.numpy(), to_resolution(labels, x.shape[2:]).numpy(), 3)

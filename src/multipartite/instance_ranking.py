@@ -1,0 +1,282 @@
+r"""Multipartite ranking of instances (Eq. 3, Alg. 2), and the fold that makes it as cheap as one small product.
+
+A row is ranked in the projected space: p = x A has one column a class. For class i the foreground is the value
+p_i with the within-class variance s_i of its column, the background the other columns, with the mean of their
+values and the mean of their variances. No label is needed, so training and test rank alike. A pixel of an
+activation map is a row: :func:`score_map` is steps 1 to 4 of Alg. 3, without reshaping the whole stack.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from multipartite.criteria import CRITERIA, Form, Group, OneVersusRest, Quadratic, row_form
+from multipartite.errors import InputError
+from multipartite.statistics import ClassStatistics, full_precision
+
+__all__ = ["Fold", "fold", "is_channels_last", "one_versus_rest", "projected_variance", "score_map"]
+
+_FLOOR = 1e-12  # the least variance, as a share of the largest
+_CHUNK = 1 << 19  # numbers of the map that are held at a time
+_NARROW = 16  # a rank below this is filled up, to whole vectors
+_LARGE = 1e15  # squares of numbers beyond this, summed, may be too large for single precision
+
+
+def one_versus_rest(P: Tensor, variance: Tensor, present: Tensor | None = None, name: str = "kl") -> Tensor:
+    """Criterion between every column of a projected row and its other columns (Eq. 3, steps 3, 4 of Alg. 2).
+
+    Parameters
+    ----------
+    P : Tensor of shape (n, c)
+        Projected rows, one column a class.
+    variance : Tensor of shape (c,) or (n, c)
+        Within-class variance of every column.
+    present : Tensor of shape (c,), optional
+        Which classes have been seen; the others are neither foreground nor background.
+
+    Returns
+    -------
+    Tensor of shape (n, c)
+        The sum over its columns is the overall criterion C_M (step 5).
+
+    Examples
+    --------
+    >>> one_versus_rest(torch.tensor([[3.0, 0.0, 0.0]]), torch.ones(3))
+    tensor([[9.0000, 2.2500, 2.2500]])
+    """
+    row_form(name)  # or say why not
+    measure = CRITERIA[name].from_moments
+    if measure is None:
+        raise InputError(f"criterion {name!r} knows no classes: there is no one-versus-rest criterion of it")
+    m = variance.new_ones(variance.shape[-1]) if present is None else present.to(variance)
+    s = _floored(variance, m)
+    two = torch.full_like(s, 2.0)  # each side weighs the same
+    foreground = Group(two, P, s)
+    background = Group(two, _mean_of_others(P, m), _mean_of_others(s, m))
+    return torch.where(m * (m.sum() > 1) > 0, measure(foreground, background), 0)
+
+
+class Fold(NamedTuple):
+    """The overall criterion C_M as a function of one linear map h = x `factor` + `offset`.
+
+    Attributes
+    ----------
+    factor : Tensor of shape (groups, d, r)
+        With kl, C_M(x) = constant + ||x factor||^2 and r = min(c-1, d). Zero where nothing separates.
+    offset : Tensor of shape (groups, 1, r) or None
+        For `information` alone.
+    log_prior : Tensor of shape (r,) or None
+        For `information` alone.
+    constant : Tensor of shape (groups,)
+        What does not depend on x.
+    form : Form
+        How a score is made of h.
+    informed : bool, optional
+        Whether every group's factor is known not to be zero; None where nobody has looked.
+    """
+
+    factor: Tensor
+    offset: Tensor | None
+    log_prior: Tensor | None
+    constant: Tensor
+    form: Form
+    informed: bool | None = None
+
+    @classmethod
+    def quadratic(cls, factor: Tensor) -> Fold:
+        """Score by ||x factor||^2."""
+        return cls(factor, None, None, factor.new_zeros(len(factor)), Quadratic(torch.maximum))
+
+    def may_vanish(self) -> bool:
+        """Whether some group's factor may be zero: then nothing it knows tells the classes apart."""
+        if self.informed is not None:
+            return not self.informed
+        return torch.compiler.is_compiling() or not self.tells_apart().all()
+
+    def tells_apart(self) -> Tensor:
+        """Which groups have a factor that is not zero, shape (groups,)."""
+        return (self.factor != 0).flatten(1).any(1)
+
+    def score(self, rows: Tensor) -> Tensor:
+        """Overall criterion C_M of rows (n, groups * d), with its constant, shape (groups, n)."""
+        g, d, _ = self.factor.shape
+        h = rows.reshape(-1, g, d).transpose(0, 1) @ self.factor.to(rows)  # [g, n, r]
+        h = h if self.offset is None else h + self.offset.to(rows)
+        return self.form.reduce(h, self.log_prior, -1) + self.constant.to(rows)[:, None]
+
+
+@torch.no_grad()
+def fold(statistics: ClassStatistics, A: Tensor, name: str = "kl") -> Fold:
+    r"""Fold projection and criterion into one factor, once a refit.
+
+    With p = x A, the difference of foreground and background is k/(k-1) (p_i - mean p) for k classes seen, so
+    for a criterion that weighs its square by w_i,
+
+    .. math:: C_M(x) = const + x^T A H D H A^T x = const + \|F^T x\|^2,
+
+    where H centres and D = diag(w) (k/(k-1))^2. At test time a row costs d r multiplications.
+
+    Parameters
+    ----------
+    statistics : ClassStatistics
+        Where the variances s_i come from.
+    A : Tensor of shape (groups, d, c)
+        From :func:`multipartite.projection.supervised_projection`.
+    name : str
+        A criterion that can score rows, see :func:`multipartite.criteria.for_rows`.
+
+    Examples
+    --------
+    >>> from multipartite.projection import supervised_projection
+    >>> statistics = ClassStatistics(2, 1).update([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1])
+    >>> A = supervised_projection(statistics, shrinkage=0.0)
+    >>> fold(statistics, A).factor.shape
+    torch.Size([1, 1, 1])
+    """
+    form = row_form(name)
+    m = statistics.present.to(A)
+    k = m.sum()
+    s = _floored(projected_variance(statistics, A), m)  # [g, c]
+    H = torch.diag(m) - m[:, None] * m / k.clamp_min(1)
+    contrast = k / (k - 1).clamp_min(1) * A @ H  # [g, d, c]
+    folded = form.fold(OneVersusRest(statistics, A, contrast, s, _mean_of_others(s, m), m * (k > 1)))
+    constant = A.new_zeros(len(A)) if form.has_offset else one_versus_rest(torch.zeros_like(s), s, m, name).sum(-1)
+    return Fold(*folded, constant, form)
+
+
+def projected_variance(statistics: ClassStatistics, A: Tensor) -> Tensor:
+    """Within-class variance s_i of every column of X A, shape (groups, c).
+
+    It is kept above 1e-12 of the variance between the classes: values that do not vary within any class would
+    make every score infinite.
+
+    Examples
+    --------
+    >>> statistics = ClassStatistics(2, 1).update([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1])
+    >>> projected_variance(statistics, torch.tensor([[[-3.0, 3.0]]], dtype=torch.float64))
+    tensor([[9., 9.]], dtype=torch.float64)
+    """
+    within, between = (torch.einsum("gdc,gde,gec->gc", A, S.to(A), A) for S in (statistics.within, statistics.between))
+    return torch.maximum(within, _FLOOR * between)
+
+
+def _floored(variance: Tensor, present: Tensor) -> Tensor:
+    """Variances no smaller than a trifle of the largest; 1 where none of them is positive."""
+    largest = (variance * present).amax(-1, keepdim=True)
+    return torch.where(largest > 0, torch.maximum(variance, _FLOOR * largest), 1)
+
+
+def _mean_of_others(values: Tensor, present: Tensor) -> Tensor:
+    """Mean of the other columns, of those that count."""
+    values = values * present
+    return (values.sum(-1, keepdim=True) - values) / (present.sum() - present).clamp_min(1)
+
+
+# Rows that are the pixels of a map
+
+
+def is_channels_last(x: Tensor) -> bool:
+    """Whether the channels of a pixel lie side by side in memory."""
+    return x.shape[1] > 1 and x.stride(1) == 1 and x.movedim(1, -1).is_contiguous()
+
+
+def score_map(x: Tensor, fold: Fold | None, *, groups: int = 1, ordinal: bool = False) -> Tensor:
+    """Score of every pixel, group by group (steps 1 to 4 of Alg. 3).
+
+    Activations whose squares would overflow are scored as multiples of the largest: within an image every score
+    keeps its proportion to the others.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, C, *spatial)
+        Activations; half precision is scored in float32.
+    fold : Fold or None
+        None scores by energy.
+    ordinal : bool
+        Whether the order of the scores is all that matters. Then groups of one channel are ranked by |x|, which
+        is in the order of f^2 x^2 and does not round.
+
+    Returns
+    -------
+    Tensor of shape (N, groups, *spatial)
+
+    Examples
+    --------
+    >>> score_map(torch.tensor([[[3.0], [4.0]]]), None)
+    tensor([[[25.]]])
+    """
+    g = groups if fold is None else fold.factor.shape[0]
+    C = x.shape[1]
+    if C % g or (fold is not None and fold.factor.shape[1] * g != C):
+        held = f"groups={g}" if fold is None else f"a factor for {fold.factor.shape[1] * g} channels in {g} groups"
+        raise InputError(f"channels do not fit {held}, got x with {C} channels")
+    homogeneous = fold is None or fold.form.homogeneous
+    if ordinal and homogeneous and g == C:
+        return x.abs()
+    with full_precision(x):
+        if torch.finfo(x.dtype).bits < 32:
+            x = x.float()
+        if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x):  # no number to look at
+            exporting = getattr(torch.compiler, "is_exporting", bool)()
+            return _score(x if exporting or not homogeneous else _within_range(x), fold, g)
+        score = _score(x, fold, g)
+        if homogeneous and score.device.type == "cpu" and score.numel() and not _finite(score):
+            score = _score(_within_range(x), fold, g)
+        return score
+
+
+def _finite(score: Tensor) -> bool:
+    return bool(torch.isfinite(score.detach().amax()))
+
+
+def _within_range(x: Tensor) -> Tensor:
+    """Images that hold very large numbers, as multiples of the largest."""
+    largest = x.detach().abs().amax(tuple(range(1, x.ndim)), keepdim=True)
+    return x / torch.where((largest > _LARGE) & torch.isfinite(largest), largest, 1)
+
+
+def _score(x: Tensor, fold: Fold | None, groups: int) -> Tensor:
+    if fold is None:
+        return _energy(x, groups)
+    score = _folded_scores(x, fold)
+    if fold.may_vanish():
+        informed = fold.tells_apart().reshape(1, groups, *[1] * (x.ndim - 2))
+        score = torch.where(informed, score, _energy(x, groups))
+    return score
+
+
+def _folded_scores(x: Tensor, fold: Fold) -> Tensor:
+    """Map and reduce a few images at a time, so that the map stays in a cache and is never held whole."""
+    if torch.compiler.is_compiling() or x.requires_grad:  # a graph is for any number of images
+        return _map_and_reduce(x, fold)
+    g, _, r = fold.factor.shape
+    images = max(1, _CHUNK // max(1, g * r * math.prod(x.shape[2:])))
+    if images >= x.shape[0]:
+        return _map_and_reduce(x, fold)
+    return torch.cat([_map_and_reduce(part, fold) for part in x.split(images)])
+
+
+def _map_and_reduce(x: Tensor, fold: Fold) -> Tensor:
+    N, _, *spatial = x.shape
+    g, d, r = fold.factor.shape
+    L = math.prod(spatial)
+    F = fold.factor.to(x.dtype).mT  # [g, r, d]
+    offset = None if fold.offset is None else fold.offset.to(x.dtype).mT  # [g, r, 1]
+    if is_channels_last(x):  # a convolution of one pixel, which torch does best in this layout
+        if r < _NARROW and offset is None:  # zeros cost nothing, vectors that are not full do
+            F = nn.functional.pad(F, (0, 0, 0, -r % _NARROW))
+        maps = x if len(spatial) == 2 else x.movedim(1, -1).reshape(N, L, 1, g * d).movedim(-1, 1)
+        h = nn.functional.conv2d(maps, F.reshape(-1, d, 1, 1), groups=g).movedim(1, -1).reshape(N, L, g, F.shape[1])
+        h = h if offset is None else h + offset[:, :, 0]
+        return fold.form.reduce(h, fold.log_prior, -1).transpose(1, 2).reshape(N, g, *spatial)
+    h = F @ x.reshape(N, g, d, L)  # [N, g, r, L]
+    h = h if offset is None else h + offset
+    return fold.form.reduce(h, fold.log_prior, 2).reshape(N, g, *spatial)
+
+
+def _energy(x: Tensor, groups: int) -> Tensor:
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]).square().sum(2)

@@ -1,0 +1,468 @@
+"""Choose, the second of two steps: of every window of a scored map, what stays.
+
+``hard`` keeps the pixel with the highest score, ``stochastic`` draws one by its score, ``soft`` takes a weighted mean,
+and ``lines`` keeps rows and columns of the whole map, so that neighbours stay neighbours. What is drawn in training
+is its expectation in evaluation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from multipartite.errors import InputError, unknown
+from multipartite.instance_ranking import is_channels_last
+from multipartite.pooling.window import Window
+
+__all__ = [
+    "ASSIGNMENTS",
+    "Choice",
+    "draw",
+    "draw_lines",
+    "expectation",
+    "expected_lines",
+    "line_shares",
+    "pick",
+    "soft_weights",
+    "weighted_mean",
+]
+
+ASSIGNMENTS = ("hard", "soft", "stochastic", "lines")
+
+_TRIFLE = 1e-25  # of the highest score of an image: what a pixel without any score weighs
+_LARGE = 1 << 22  # numbers from which a gradient that is written once pays for its own small overhead
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What becomes of a scored map.
+
+    Parameters
+    ----------
+    assignment : {"hard", "soft", "stochastic", "lines"}
+        Which of the four.
+    temperature : float > 0
+        Of `soft` and `stochastic`; infinite is uniform.
+    focus : float in [0, 1) or "auto"
+        Of `lines`: which share of the lines goes where the scores are; 0 is uniform, "auto" what the layer learns.
+
+    Examples
+    --------
+    >>> Choice("stochastic", math.inf).blind, Choice("lines", focus=0.5).blind
+    (True, False)
+    """
+
+    assignment: str
+    temperature: float = 1.0
+    focus: float | str = 0.0
+
+    def __post_init__(self) -> None:
+        if self.assignment not in ASSIGNMENTS:
+            raise unknown("assignment", self.assignment, ASSIGNMENTS)
+        if not isinstance(self.temperature, int | float) or not self.temperature > 0:
+            raise InputError(f"temperature must be positive, got {self.temperature!r}")
+        if self.focus != "auto" and (not isinstance(self.focus, int | float) or not 0 <= self.focus < 1):
+            raise InputError(f"focus must lie in [0, 1) or be 'auto', got {self.focus!r}")
+
+    @property
+    def blind(self) -> bool:
+        """Whether no score is looked at."""
+        return self.focus == 0 if self.assignment == "lines" else self.temperature == math.inf and self.mixes
+
+    @property
+    def mixes(self) -> bool:
+        """Whether pixels are averaged in evaluation."""
+        return self.assignment != "hard"
+
+    @property
+    def draws(self) -> bool:
+        """Whether pixels are drawn in training."""
+        return self.assignment in ("stochastic", "lines")
+
+
+# Draws: one random number a window
+
+
+def draw(
+    score: Tensor,
+    window: Window,
+    out: tuple[int, ...] | None = None,
+    temperature: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Draw one pixel of every window with probability proportional to score^(1/temperature).
+
+    One uniform number a window finds its place in the running sum of the scores. Where nothing scores, all pixels
+    are alike; padding is never drawn.
+
+    Parameters
+    ----------
+    score : Tensor of shape (N, groups, *spatial)
+        Scores, not negative; with an infinite temperature only their shape counts.
+
+    Returns
+    -------
+    Tensor of shape (N, groups, *out)
+        Flat indices, as torch's pooling gives them.
+
+    Examples
+    --------
+    >>> draw(torch.tensor([[[0.0, 1.0, 2.0, 0.0]]]), Window.of(2, dims=1))
+    tensor([[[1, 2]]])
+    """
+    spatial = score.shape[2:]
+    out = window.out_size(spatial) if out is None else out
+    chances = _chances(score, window, out, temperature)
+    total = sum(chances[1:], chances[0])
+    mark = (1 - torch.rand(total.shape, generator=generator, dtype=total.dtype, device=total.device)) * total  # above 0
+    place = torch.zeros_like(total, dtype=torch.int64)
+    running: Tensor | None = None
+    for number, chance in enumerate(chances):
+        here = chance > 0 if running is None else (chance > 0) & (running < mark)
+        place = torch.where(here, number, place)
+        running = chance if running is None else running + chance
+    return window.starts(spatial, out, score.device) + window.offsets(spatial, score.device)[place]
+
+
+def _chances(score: Tensor, window: Window, out: tuple[int, ...] | None, temperature: float) -> list[Tensor]:
+    """Chances of every place of a window, up to a factor: score^(1/temperature), alike where nothing scores."""
+    inside = list(window.views(torch.ones_like(score[:1, :1]), 0.0, out))
+    if math.isinf(temperature):
+        return [within.expand(*score.shape[:2], *within.shape[2:]) for within in inside]
+    if temperature == 1:
+        return list(window.views(_scaled(score) + _TRIFLE, 0.0, out))
+    views = list(window.views(score, 0.0, out))
+    highest = views[0]
+    for view in views[1:]:
+        highest = torch.maximum(highest, view)
+    highest = highest.clamp_min(torch.finfo(score.dtype).tiny)
+    return [_power(view / highest, temperature) + _TRIFLE * within for view, within in zip(views, inside, strict=True)]
+
+
+def _scaled(score: Tensor) -> Tensor:
+    """Scores as multiples of the highest of their image."""
+    highest = score.amax(tuple(range(1, score.ndim)), keepdim=True)
+    return score / highest.clamp_min(torch.finfo(score.dtype).tiny)
+
+
+def _power(score: Tensor, temperature: float) -> Tensor:
+    return score.clamp_min(0) ** (1 / temperature)
+
+
+# Expectations
+
+
+def expectation(
+    x: Tensor, score: Tensor, window: Window, out: tuple[int, ...] | None = None, temperature: float = 1.0
+) -> Tensor:
+    """Mean of every window, weighted by score^(1/temperature): what :func:`draw` picks on average.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, C, *spatial)
+        Activations.
+    score : Tensor of shape (N, groups, *spatial)
+        Scores, not negative; where nothing scores, all pixels are alike.
+
+    Returns
+    -------
+    Tensor of shape (N, C, *out)
+
+    Examples
+    --------
+    >>> expectation(torch.tensor([[[4.0, 8.0]]]), torch.tensor([[[1.0, 1.0]]]), Window.of(2, dims=1))
+    tensor([[[6.]]])
+    """
+    exporting = getattr(torch.compiler, "is_exporting", bool)()
+    narrow = any(n < k for n, k in zip(x.shape[2:], window.kernel_size, strict=True))  # torch averages no such maps
+    if exporting or narrow or out is not None or max(window.dilation) > 1 or (temperature != 1 and window.overlaps):
+        return weighted_mean(x, _chances(score, window, out, temperature), window, out)
+    if math.isinf(temperature):
+        return _mean(x, window)
+    if temperature == 1:
+        weight = _scaled(score)
+    else:
+        weight = _power(score / _spread_out(_highest(score, window), window, score.shape[2:]), temperature)
+    weight = (weight + _TRIFLE).to(x.dtype)
+    g = score.shape[1]
+    parts = x.reshape(len(x), g, x.shape[1] // g, *x.shape[2:]) * weight[:, :, None]
+    sums, totals = _mean(parts.flatten(1, 2), window), _mean(weight, window)
+    return (sums.reshape(len(x), g, -1, *sums.shape[2:]) / totals[:, :, None]).flatten(1, 2)
+
+
+def _mean(x: Tensor, window: Window) -> Tensor:
+    """Mean of every window without its padding."""
+    if window.dims == 1:
+        return _mean(x[..., None, :], _flat(window))[..., 0, :]
+    pool = F.avg_pool2d if window.dims == 2 else F.avg_pool3d
+    return pool(x, window.kernel_size, window.stride, window.padding, window.ceil_mode, count_include_pad=False)
+
+
+def _flat(window: Window) -> Window:
+    """Give a window of one dimension as one of two."""
+    return Window(
+        (1, *window.kernel_size), (1, *window.stride), (0, *window.padding), (1, *window.dilation), window.ceil_mode
+    )
+
+
+def _highest(score: Tensor, window: Window) -> Tensor:
+    best = window.best(score)
+    highest = score.flatten(2).gather(2, best.flatten(2)).reshape(best.shape)
+    return highest.clamp_min(torch.finfo(score.dtype).tiny)
+
+
+def _spread_out(cells: Tensor, window: Window, spatial: torch.Size) -> Tensor:
+    """Give every pixel the number of its window, where windows do not overlap."""
+    index = torch.zeros((), dtype=torch.int64, device=cells.device)
+    for n, s, p, o in zip(spatial, window.stride, window.padding, cells.shape[2:], strict=True):
+        line = (torch.arange(n, device=cells.device) + p).div(s, rounding_mode="floor").clamp_max(o - 1)
+        index = index[..., None] * o + line
+    return cells.flatten(2).index_select(2, index.flatten()).reshape(*cells.shape[:2], *spatial)
+
+
+def soft_weights(score: Tensor, window: Window, temperature: float) -> list[Tensor]:
+    """Softmax of score / (temperature * mean score of the window), a map for every place of the window.
+
+    Examples
+    --------
+    >>> soft_weights(torch.tensor([[[1.0, 1.0]]]), Window.of(2, dims=1), 1.0)
+    [tensor([[[0.5000]]]), tensor([[[0.5000]]])]
+    """
+    scores = torch.stack(list(window.views(score, -math.inf)))
+    inside = scores > -math.inf
+    if math.isinf(temperature):  # also keeps 0 * inf out of the gradient
+        return list(inside.to(score) / inside.sum(0, keepdim=True))
+    finite = torch.where(inside, scores, 0)
+    mean = (finite / inside.sum(0, keepdim=True)).sum(0, keepdim=True)  # divided first: a sum may be too large
+    logits = finite / (temperature * mean.clamp_min(torch.finfo(score.dtype).tiny))
+    return list(torch.where(inside, logits, -math.inf).softmax(0))
+
+
+def weighted_mean(x: Tensor, weights: list[Tensor], window: Window, out: tuple[int, ...] | None = None) -> Tensor:
+    """Mean of every window with a weight (N, groups, *out) for every place of it.
+
+    Examples
+    --------
+    >>> half = torch.full((1, 1, 1), 0.5)
+    >>> weighted_mean(torch.tensor([[[2.0, 4.0]]]), [half, half], Window.of(2, dims=1))
+    tensor([[[3.]]])
+    """
+    N, C = x.shape[:2]
+    g = weights[0].shape[1]
+    total, sums = sum(weights[1:], weights[0]), None
+    for weight, view in zip(weights, window.views(x, 0.0, out), strict=True):
+        part = view.reshape(N, g, C // g, *view.shape[2:]) * (weight / total)[:, :, None]
+        sums = part if sums is None else sums + part
+    assert sums is not None
+    return sums.flatten(1, 2).to(x.dtype)
+
+
+# Lines: rows and columns of the whole map
+
+
+def line_shares(score: Tensor, focus: float | Tensor, axis: int) -> Tensor:
+    """Sum up, line by line, F of the density of lines along an axis, p_i = (1 - focus) / n + focus * share of line i.
+
+    Parameters
+    ----------
+    score : Tensor of shape (N, groups, *spatial)
+        Scores, not negative; where nothing scores, all lines are alike.
+    focus : float or Tensor of shape (groups,)
+        Which share of the lines goes where the scores are.
+    axis : int
+        Which of the spatial axes, from 0.
+
+    Returns
+    -------
+    Tensor of shape (N, groups, n)
+        Ends with 1.
+
+    Examples
+    --------
+    >>> line_shares(torch.tensor([[[1.0, 0.0, 0.0, 3.0]]]), 0.5, 0)
+    tensor([[[0.2500, 0.3750, 0.5000, 1.0000]]])
+    """
+    n, tiny = score.shape[2 + axis], torch.finfo(score.dtype).tiny
+    others = tuple(d for d in range(2, score.ndim) if d != 2 + axis)
+    highest = score.amax(tuple(range(2, score.ndim)), keepdim=True).clamp_min(tiny)
+    lines = (score / highest).sum(others) if others else score / highest  # [N, g, n]; a sum of scores may be too large
+    total = lines.sum(-1, keepdim=True)
+    share = torch.where(total > 0, lines / total.clamp_min(tiny), 1 / n)
+    weight = torch.as_tensor(focus, dtype=score.dtype, device=score.device).reshape(-1, 1)
+    running = ((1 - weight) / n + weight * share).cumsum(-1)
+    return running / running[..., -1:]
+
+
+def draw_lines(
+    score: Tensor,
+    out: tuple[int, ...],
+    focus: float | Tensor = 0.0,
+    whole: Sequence[bool] = (False, False, False),
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Draw lines along every axis, one a stratum [k/m, (k+1)/m] of its density, so that they are sorted.
+
+    Parameters
+    ----------
+    score : Tensor of shape (N, groups, *spatial)
+        Scores, not negative.
+    out : tuple of int
+        How many lines m each axis keeps.
+    focus : float or Tensor of shape (groups,)
+        Which share of the lines goes where the scores are.
+    whole : sequence of bool
+        Which axes keep all their lines.
+
+    Returns
+    -------
+    Tensor of shape (N, groups, *out)
+        Flat indices of the pixels where the lines cross.
+
+    Examples
+    --------
+    >>> draw_lines(torch.tensor([[[0.0, 0.0, 1.0, 1.0]]]), (2,), focus=0.999)
+    tensor([[[2, 3]]])
+    """
+    N, g, *spatial = score.shape
+    flat = torch.zeros((N, g), dtype=torch.int64, device=score.device)
+    for axis, (n, m) in enumerate(zip(spatial, out, strict=True)):
+        lines = torch.arange(m, device=score.device).expand(N, g, -1)
+        if not whole[axis]:
+            F = line_shares(score, focus, axis)
+            marks = (lines + torch.rand(N, g, m, generator=generator, dtype=F.dtype, device=F.device)) / m
+            lines = torch.searchsorted(F, marks, right=True).clamp_max(n - 1)
+        flat = flat[..., None] * n + lines.reshape(N, g, *[1] * (flat.ndim - 2), m)
+    return flat
+
+
+def expected_lines(
+    x: Tensor,
+    score: Tensor,
+    out: tuple[int, ...],
+    focus: float | Tensor = 0.0,
+    whole: Sequence[bool] = (False, False, False),
+) -> Tensor:
+    """Keep of x what :func:`draw_lines` keeps on average: a small matrix product along every axis.
+
+    R[k, i] = m |[F_(i-1), F_i] cut with [k/m, (k+1)/m]|, and the output is R x along that axis.
+
+    Examples
+    --------
+    >>> x = torch.tensor([[[1.0, 3.0, 5.0, 7.0]]])
+    >>> expected_lines(x, x, (2,))
+    tensor([[[2., 6.]]])
+    """
+    for axis, m in enumerate(out):
+        if not whole[axis]:
+            x = _along(_overlaps(line_shares(score, focus, axis), m).to(x.dtype), x, axis)
+    return x
+
+
+def _overlaps(F: Tensor, m: int) -> Tensor:
+    """Share of every line in every stratum, R of shape (N, groups, m, n)."""
+    high = F[..., None, :] * m
+    low = torch.cat([torch.zeros_like(F[..., :1]), F[..., :-1]], -1)[..., None, :] * m
+    k = torch.arange(m, dtype=F.dtype, device=F.device)[:, None]
+    return (torch.minimum(high, k + 1) - torch.maximum(low, k)).clamp_min(0)
+
+
+def _along(R: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Multiply R (N, groups, m, n) along one axis of x (N, C, *spatial), in the layout of x."""
+    N, C, *spatial = x.shape
+    g, m, n = R.shape[1:]
+    before, after = math.prod(spatial[:axis]), math.prod(spatial[axis + 1 :])
+    shape = (*spatial[:axis], m, *spatial[axis + 1 :])
+    if g == 1 and is_channels_last(x):  # [N, before, n, after * C]
+        rows = x.movedim(1, -1).reshape(N, before, n, after * C)
+        return (R @ rows).reshape(N, *shape, C).movedim(-1, 1)
+    rows = x.reshape(N, g, C // g * before, n, after)
+    return (R[:, :, None] @ rows).reshape(N, C, *shape)
+
+
+# Picks
+
+
+def pick(x: Tensor, indices: Tensor, *, distinct: bool = False) -> Tensor:
+    """Take from x the pixels that `indices` names, all channels of a group from one pixel.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, C, *spatial)
+        Activations; the output keeps their memory format.
+    indices : Tensor of shape (N, groups, *out)
+        Flat index into the spatial dimensions, as torch's pooling returns it.
+    distinct : bool
+        Whether no pixel of a group is named twice, as where windows do not overlap: gradients need not be summed.
+
+    Returns
+    -------
+    Tensor of shape (N, C, *out)
+
+    Examples
+    --------
+    >>> x = torch.arange(8.0).reshape(1, 2, 4)
+    >>> pick(x, torch.tensor([[[1, 2]]]))
+    tensor([[[1., 2.],
+             [5., 6.]]])
+    """
+    N, C = x.shape[:2]
+    g, out = indices.shape[1], indices.shape[2:]
+    d = C // g
+    if is_channels_last(x):  # whole rows of d numbers
+        L = math.prod(x.shape[2:])
+        image = torch.arange(N, device=x.device).reshape(N, 1, 1) * L
+        group = torch.arange(g, device=x.device)
+        rows = ((indices.flatten(2).transpose(1, 2) + image) * g + group).reshape(-1)  # [N, Lo, g]
+        table = x.movedim(1, -1).reshape(N * L * g, d)
+        once = distinct and torch.is_grad_enabled() and not torch.compiler.is_compiling()  # a graph is for any size
+        take: Callable[[Tensor, Tensor], Tensor] = _DistinctRows.apply if once and table.numel() > _LARGE else _rows
+        picked = take(table, rows)
+        return picked.reshape(N, *out, C).movedim(-1, 1)
+    index = indices.reshape(N, g, 1, math.prod(out)).expand(-1, -1, d, -1)
+    picked = x.reshape(N, g, d, math.prod(x.shape[2:])).gather(3, index)
+    return picked.reshape(N, C, *out)
+
+
+def _rows(table: Tensor, rows: Tensor) -> Tensor:
+    return table.index_select(0, rows)
+
+
+class _DistinctRows(torch.autograd.Function):
+    """``table.index_select(0, rows)`` for rows that differ: the backward writes each row once, picked or zero.
+
+    Torch's own fills the gradient with zeros, then adds to it. That is faster for small tables, and for contiguous
+    layouts of any size, where single numbers would have to be written instead of rows.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(table: Tensor, rows: Tensor) -> Tensor:
+        return _rows(table, rows)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        table, rows = inputs
+        ctx.save_for_backward(rows)
+        ctx.save_for_forward(rows)
+        ctx.length = len(table)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (rows,) = ctx.saved_tensors
+        nowhere = len(rows)
+        narrow = torch.int32 if ctx.length < 1 << 31 else torch.int64
+        origin = rows.new_full((ctx.length,), nowhere, dtype=narrow)  # which row of grad, the last one being zero
+        origin[rows] = torch.arange(nowhere, device=rows.device, dtype=narrow)
+        return torch.cat([grad, torch.zeros_like(grad[:1])]).index_select(0, origin), None
+
+    @staticmethod
+    def jvp(ctx: Any, table: Tensor, rows: None) -> Tensor:
+        (index,) = ctx.saved_tensors
+        return _rows(table, index)

@@ -1,0 +1,265 @@
+"""Gather, the first of two steps: at stride one, every pixel takes something from the window around it.
+
+Any pooling with a stride is two steps (the view of Zhai et al., S3Pool, 2017): gather, and then choose what stays of
+every cell of `stride` pixels. Max pooling gathers the maximum and keeps the first pixel of the cell; the paper's
+Alg. 3 gathers nothing and keeps the best pixel.
+
+Here the window keeps its kernel, padding and dilation and moves by one. With ``ceil_mode`` the map reaches as far as
+the last window of the stride does, so that the cells that tile it are as many as the outputs of ``nn.MaxPool``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from multipartite.errors import unknown
+from multipartite.pooling.choose import draw, expectation, pick
+from multipartite.pooling.window import Window
+from multipartite.registry import Registry
+
+__all__ = ["GATHERS", "cells_of", "check_gather", "gather", "gathered_size", "max_at", "origins"]
+
+Gather: TypeAlias = Callable[[Tensor, Window, tuple[int, ...], bool, torch.Generator | None], Tensor]
+
+
+def check_gather(how: str | None) -> None:
+    """Refuse an unknown way to gather."""
+    if how is not None and how not in GATHERS:
+        raise unknown("gather", how, [*GATHERS, "None"])
+
+
+def cells_of(window: Window) -> Window:
+    """Cells of `stride` pixels that tile the gathered map; the last of a line may be smaller.
+
+    Examples
+    --------
+    >>> cells_of(Window.of(3, 2, 1, dims=2)).kernel_size
+    (2, 2)
+    """
+    zeros, ones = (0,) * window.dims, (1,) * window.dims
+    return Window(window.stride, window.stride, zeros, ones, ceil_mode=True)
+
+
+def gather(
+    x: Tensor,
+    window: Window,
+    how: str,
+    *,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Pool at stride one.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, C, *spatial)
+        Activations.
+    window : Window
+        Whose kernel, padding and dilation count; the stride tells how far the map reaches with ``ceil_mode``.
+    how : {"max", "average", "stochastic"}
+        What a pixel takes: the maximum, the mean without padding, or a draw after Zeiler and Fergus, whose
+        expectation it is in evaluation.
+
+    Returns
+    -------
+    Tensor of shape (N, C, *gathered)
+
+    Examples
+    --------
+    >>> gather(torch.tensor([[[1.0, 3.0, 2.0, 0.0]]]), Window.of(2, dims=1), "max")
+    tensor([[[3., 3., 2.]]])
+    """
+    check_gather(how)
+    sliding = replace(window, stride=(1,) * window.dims)
+    return GATHERS[how](x, sliding, gathered_size(window, x.shape[2:]), training, generator)
+
+
+def gathered_size(window: Window, spatial: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
+    """Spatial size of the gathered map.
+
+    Examples
+    --------
+    >>> gathered_size(Window.of(2, dims=2), (24, 24))
+    (23, 23)
+    """
+    size = replace(window, stride=(1,) * window.dims, ceil_mode=False).out_size(spatial)
+    if not window.ceil_mode:
+        return size
+    last = window.out_size(spatial)
+    return tuple(torch.sym_max(n, (o - 1) * s + 1) for n, o, s in zip(size, last, window.stride, strict=True))
+
+
+def _maximum(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tensor:
+    if x.requires_grad and torch.is_grad_enabled():  # as torch's max pooling: all to the first of equals
+        every = torch.arange(math.prod(size), device=x.device).reshape(1, 1, *size).expand(len(x), -1, *size)
+        return max_at(x, window, every, size)
+    return _along_axes(x, window, size, -math.inf, torch.maximum)
+
+
+def _average(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tensor:
+    total = _along_axes(x, window, size, 0.0, torch.add)
+    ones = x.new_ones(1, 1, *x.shape[2:])
+    return total / _along_axes(ones, window, size, 0.0, torch.add)
+
+
+def _stochastic(
+    x: Tensor, window: Window, size: tuple[int, ...], training: bool, generator: torch.Generator | None
+) -> Tensor:
+    a = x.clamp_min(0)
+    chances = a.detach().float() if torch.finfo(a.dtype).bits < 32 else a.detach()
+    if training:
+        return pick(a, draw(chances, window, size, generator=generator))
+    return expectation(a, chances, window, size if window.ceil_mode else None)
+
+
+def _along_axes(
+    x: Tensor, window: Window, size: tuple[int, ...], fill: float, join: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Join shifted maps along one axis after the other: a few passes over memory in any layout, whatever the kernel."""
+    for axis, (k, p, d, o) in enumerate(
+        zip(window.kernel_size, window.padding, window.dilation, size, strict=True), start=2
+    ):
+        beyond = o + d * (k - 1) - p - x.shape[axis]
+        if p or window.ceil_mode:
+            pads = [0, 0] * (x.ndim - 1 - axis) + [p, torch.sym_max(0, beyond)]
+            x = F.pad(x, pads, value=fill)
+        first = x.narrow(axis, 0, o)
+        joined = first
+        for i in range(1, k):
+            joined = join(joined, x.narrow(axis, i * d, o))
+        x = joined
+    return x
+
+
+GATHERS: Registry[Gather] = Registry("gather", {"max": _maximum, "average": _average, "stochastic": _stochastic})
+
+
+# The maximum at chosen pixels alone
+
+
+def max_at(
+    x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...] | None = None, gathered: Tensor | None = None
+) -> Tensor:
+    """Values of the gathered maximum at chosen pixels; the gradient goes to where each maximum came from.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, C, *spatial)
+        Activations.
+    chosen : Tensor of shape (N, groups, *out)
+        Flat indices into the gathered map.
+    size : tuple of int, optional
+        Spatial size of the gathered map.
+    gathered : Tensor of shape (N, C, *size), optional
+        The map where it is known; without it, maxima are taken at the chosen pixels alone.
+
+    Returns
+    -------
+    Tensor of shape (N, C, *out)
+    """
+    size = gathered_size(window, x.shape[2:]) if size is None else size
+    if torch.compiler.is_compiling():  # which traces no such function with a forward mode, and needs none
+        values = _MaxAt.forward(x.detach(), chosen, gathered, window, size)
+        if not x.requires_grad:
+            return values
+        index = _first_equal(x.detach(), window, chosen, size, values)
+        return x.flatten(2).gather(2, index.flatten(2)).reshape(values.shape)
+    result: Tensor = _MaxAt.apply(x, chosen, gathered, window, size)  # type: ignore[no-untyped-call]
+    return result
+
+
+def origins(x: Tensor, window: Window, chosen: Tensor, values: Tensor) -> Tensor:
+    """Find where the maxima at chosen pixels come from, channel by channel: flat indices into x."""
+    return _first_equal(x, window, chosen, gathered_size(window, x.shape[2:]), values)
+
+
+def _candidates(
+    x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]
+) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+    """For every place of the windows at `chosen`: flat index [N, g, *out], values [N, C, *out], and what is inside."""
+    spatial, found = x.shape[2:], []
+    coordinates: list[Tensor] = []
+    rest = chosen
+    for n in reversed(size):
+        coordinates.insert(0, rest % n)
+        rest = rest.div(n, rounding_mode="floor")
+    bounded = window.ceil_mode or any(window.padding)
+    C, g = x.shape[1], chosen.shape[1]
+    for place in window.places():
+        flat = torch.zeros_like(chosen)
+        inside: Tensor | None = None
+        for q, i, p, n in zip(coordinates, place, window.padding, spatial, strict=True):
+            here = q + (i - p)
+            if bounded:
+                within = (here >= 0) & (here < n)
+                inside = within if inside is None else inside & within
+                here = here.clamp(0, n - 1)
+            flat = flat * n + here
+        mask = None if inside is None else inside.repeat_interleave(C // g, dim=1) if g > 1 else inside
+        found.append((flat, pick(x, flat), mask))
+    return found
+
+
+def _best(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> Tensor:
+    best: Tensor | None = None
+    for _, values, inside in _candidates(x, window, chosen, size):
+        values = values if inside is None else torch.where(inside, values, -math.inf)
+        best = values if best is None else torch.maximum(best, values)
+    assert best is not None
+    return best
+
+
+def _first_equal(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...], values: Tensor) -> Tensor:
+    C, g = x.shape[1], chosen.shape[1]
+    index: Tensor | None = None
+    for flat, candidate, inside in reversed(_candidates(x, window, chosen, size)):
+        flat = flat.repeat_interleave(C // g, dim=1) if g > 1 else flat.expand(-1, C, *flat.shape[2:])
+        if index is None:
+            index = flat
+        hit = ~(candidate < values)
+        index = torch.where(hit if inside is None else hit & inside, flat, index)
+    assert index is not None
+    return index
+
+
+class _MaxAt(torch.autograd.Function):
+    """The backward looks for the origins, so that evaluation and forward passes never do."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, chosen: Tensor, gathered: Tensor | None, window: Window, size: tuple[int, ...]) -> Tensor:
+        return _best(x, window, chosen, size) if gathered is None else pick(gathered, chosen)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, chosen, _, window, size = inputs
+        ctx.save_for_backward(x, chosen, output)
+        ctx.save_for_forward(x, chosen, output)
+        ctx.window, ctx.size = window, size
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        x, chosen, values = ctx.saved_tensors
+        index = _first_equal(x, ctx.window, chosen, ctx.size, values)
+        return _scatter(grad, index, x), None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, x: Tensor, *_: None) -> Tensor:
+        primal, chosen, values = ctx.saved_tensors
+        index = _first_equal(primal, ctx.window, chosen, ctx.size, values)
+        return x.flatten(2).gather(2, index.flatten(2)).reshape(values.shape)
+
+
+def _scatter(grad: Tensor, index: Tensor, like: Tensor) -> Tensor:
+    """Sum gradients (N, C, *out) into zeros like (N, C, *spatial), at flat indices."""
+    N, C = grad.shape[:2]
+    zeros = torch.zeros_like(like).flatten(2)
+    return zeros.scatter_add(2, index.reshape(N, C, -1), grad.reshape(N, C, -1)).reshape(like.shape)
