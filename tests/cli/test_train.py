@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from command_line import run_example, run_words
 from multipartite.experiments.run import store
@@ -143,3 +144,19 @@ def test_help_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.rstrip().endswith("[]"), done.stdout
+
+
+def test_unreadable_images_are_named_or_left_out(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        for i in range(12):
+            Image.new("L", (12, 12), 20 * i).save(tmp_path / "own" / name / f"{i}.png")
+    (tmp_path / "own" / "a" / "4.png").write_text("no image")
+    words = ["train", tmp_path / "own", "--epochs", 1, "--batch-size", 4, "--validation", 0, "--out", tmp_path / "run"]
+    status, _, err = run_words(*words)
+    assert status == 2
+    assert re.fullmatch(r"multipartite: 1 of 24 images cannot be read: .*a/4.png .* --skip-unreadable\n", err)
+    status, _, err = run_words(*words, "--skip-unreadable")
+    assert (status, err.count("\n")) == (0, 1)
+    assert err.startswith("multipartite: left out, 1 of 24 images cannot be read")
+    assert read_run(tmp_path / "run").config.skip_unreadable

@@ -51,6 +51,7 @@ def compare(
     cluster: Annotated[str | None, Option(help="Address of a Dask scheduler to run on, tcp://HOST:PORT.")] = None,
     data_dir: Annotated[str | None, Option(help="Where data sets are; else MULTIPARTITE_DATA.")] = None,
     download: Annotated[bool, Option(help="Whether missing files are downloaded.")] = True,
+    skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Leave out images that cannot be read.")] = False,
     accelerator: Annotated[str, Option(help="cpu, cuda, mps or auto.")] = "auto",
 ) -> None:
     """Compare pooling methods: every pooling with every seed from the same start, and a report at the end.

@@ -43,6 +43,7 @@ def train(
     resume: Annotated[bool, Option("--resume", help="Go on with the run in --out; DATASET may be left out.")] = False,
     data_dir: Annotated[str | None, Option(help="Where data sets are; else MULTIPARTITE_DATA.")] = None,
     download: Annotated[bool, Option(help="Whether missing files are downloaded.")] = True,
+    skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Leave out images that cannot be read.")] = False,
     threads: Annotated[int | None, Option(help="CPU threads; 1 makes runs equal bit for bit.")] = None,
     accelerator: Annotated[str, Option(help="cpu, cuda, mps or auto.")] = "auto",
     devices: Annotated[int, Option(help="Processes on this machine, one a device.")] = 1,

@@ -126,8 +126,45 @@ def test_an_unreadable_image_is_named(damage, tmp_path):
     fill(tmp_path, ["a", "b"], size=(50, 50))
     path = tmp_path / "b" / "7.png"
     path.write_bytes(b"no image" if damage == "text" else path.read_bytes()[:60])
-    with pytest.raises(InputError, match=rf"{path} cannot be read as an image"):
+    with pytest.raises(InputError, match=rf"^1 of 20 images cannot be read: {path} \(.*\); .*--skip-unreadable$"):
         load(tmp_path)
+
+
+def test_all_unreadable_images_are_counted_and_the_first_named(tmp_path):
+    fill(tmp_path, ["a", "b"])
+    bad = [tmp_path / name / f"{i}.png" for name in "ab" for i in (2, 5, 7)]
+    for path in bad:
+        path.write_bytes(b"no image")
+    with pytest.raises(InputError) as error:
+        load(tmp_path)
+    message = str(error.value)
+    assert message.startswith("6 of 20 images cannot be read: ")
+    assert all(f"{path} (it is no image)" in message for path in bad[:3])
+    assert not any(str(path) in message for path in bad[3:])
+    assert "and 3 more; repair or remove them" in message
+
+
+def test_unreadable_images_can_be_left_out(tmp_path):
+    whole, part = (fill(tmp_path / name, ["a", "b"]) for name in ("whole", "part"))
+    for path in (part / "a" / "3.png", part / "b" / "3.png"):
+        path.write_bytes(b"no image")
+    with pytest.warns(UserWarning, match="left out, 2 of 20 images cannot be read: .*/a/3.png"):
+        data = load(part, skip_unreadable=True)
+    for path in (whole / "a" / "3.png", whole / "b" / "3.png"):
+        path.unlink()
+    expected = load(whole)
+    assert data.train.images.equal(expected.train.images)
+    assert data.test.labels.equal(expected.test.labels)
+
+
+def test_a_class_of_which_too_little_can_be_read_is_named(tmp_path):
+    fill(tmp_path, ["a", "b"], n=2)
+    (tmp_path / "b" / "0.png").write_bytes(b"no image")
+    with (
+        pytest.warns(UserWarning, match="left out"),
+        pytest.raises(InputError, match=r"class b needs an image to train and one to test, .*/b holds 1 that can"),
+    ):
+        load(tmp_path, skip_unreadable=True)
 
 
 def test_one_class_is_refused(tmp_path):

@@ -113,6 +113,7 @@ def load(
     *,
     download: bool = True,
     seed: int = 0,
+    skip_unreadable: bool = False,
 ) -> Dataset:
     """Load a data set by name, or a folder of one's own images.
 
@@ -128,6 +129,8 @@ def load(
     seed : int
         Settles what chance decides of the images: what is made of others, and the test part of a folder. Leave it
         alone when runs of several seeds are compared: they should see the same images.
+    skip_unreadable : bool
+        Whether images of a folder that cannot be read are left out with a warning; else they are an error.
 
     Returns
     -------
@@ -144,7 +147,7 @@ def load(
     if isinstance(found, Path):
         from multipartite.experiments.data.folder import load_folder
 
-        return load_folder(found, seed=seed)
+        return load_folder(found, seed=seed, skip_unreadable=skip_unreadable)
     from multipartite.experiments.data.dataset import Dataset, Split
 
     if not isinstance(found, Source):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from multipartite.errors import InputError
@@ -19,9 +20,10 @@ __all__ = ["load_folder"]
 LARGEST = 64  # images that share one size up to this stay as they are
 SIDE = 32  # others are scaled and cut to this square
 TEST_SHARE = 0.2
+_NAMED = 3  # unreadable images that a message names
 
 
-def load_folder(folder: Path, *, seed: int = 0) -> Dataset:
+def load_folder(folder: Path, *, seed: int = 0, skip_unreadable: bool = False) -> Dataset:
     """Load the images of a folder; the names of its sub-folders are the classes.
 
     Images that all have one size of at most 64 x 64 keep it; otherwise each is scaled, and cut about its
@@ -34,6 +36,8 @@ def load_folder(folder: Path, *, seed: int = 0) -> Dataset:
         One sub-folder a class; files with the ending of an image, at any depth, are its images.
     seed : int
         Settles the test set.
+    skip_unreadable : bool
+        Whether images that cannot be read are left out with a warning; else they are an error that names them.
 
     Returns
     -------
@@ -58,18 +62,24 @@ def load_folder(folder: Path, *, seed: int = 0) -> Dataset:
             raise InputError(f"{folder}/train and {folder}/test must hold the same classes, {odd[0]} is in one only")
     else:
         parts = [_files(folder)]
-        for name, files in parts[0].items():
-            if len(files) < 2:
-                raise InputError(f"class {name} needs an image to train and one to test, {folder / name} holds one")
+    images = _read([path for part in parts for files in part.values() for path in files], skip_unreadable)
+    least = 3 - len(parts)  # a class needs one image to train and one to test
+    for part in parts:
+        for name, files in part.items():
+            part[name] = [path for path in files if path in images]
+            if len(part[name]) < least:
+                raise InputError(
+                    f"class {name} needs an image to train and one to test, {files[0].parent} holds "
+                    f"{len(part[name])} that can be read"
+                )
     names = tuple(parts[0])
-    paths = [path for part in parts for files in part.values() for path in files]
     labels = torch.tensor([i for part in parts for i, name in enumerate(names) for _ in part[name]])
-    everything = Split(_stack(paths), labels)
+    everything = Split(_stack(list(images.values())), labels)
     if len(parts) == 2:
         first = sum(map(len, parts[0].values()))
-        train, test = torch.arange(first), torch.arange(first, len(paths))
+        train, test = torch.arange(first), torch.arange(first, len(labels))
     else:
-        test, train = stratified(labels, max(len(names), round(TEST_SHARE * len(paths))), seed)
+        test, train = stratified(labels, max(len(names), round(TEST_SHARE * len(labels))), seed)
     title = folder.resolve().name
     return Dataset(title, everything.take(train), everything.take(test), names)
 
@@ -98,10 +108,22 @@ def _files(folder: Path) -> dict[str, list[Path]]:
     return classes
 
 
-def _stack(paths: list[Path]) -> Tensor:
-    """Decode the images to one size and one number of channels, shape (N, C, H, W), uint8."""
+def _read(paths: list[Path], skip_unreadable: bool) -> dict[Path, Image.Image]:
+    """Decode the images, in the order of the paths; all that cannot be read are named at once."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        images = list(pool.map(_open, paths))
+        opened = dict(zip(paths, pool.map(_open, paths), strict=True))
+    images = {path: image for path, image in opened.items() if isinstance(image, Image.Image)}
+    if bad := [f"{path} ({reason})" for path, reason in opened.items() if isinstance(reason, str)]:
+        more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+        told = f"{len(bad)} of {len(paths)} images cannot be read: {', '.join(bad[:_NAMED])}{more}"
+        if not skip_unreadable:
+            raise InputError(f"{told}; repair or remove them, or leave them out: --skip-unreadable")
+        warnings.warn(f"left out, {told}", stacklevel=4)
+    return images
+
+
+def _stack(images: list[Image.Image]) -> Tensor:
+    """Bring the images to one size and one number of channels, shape (N, C, H, W), uint8."""
     if len({image.size for image in images}) > 1:
         images = [_square(image) for image in images]
     if any(image.mode != "L" for image in images):
@@ -110,7 +132,8 @@ def _stack(paths: list[Path]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(arrays.transpose(0, 3, 1, 2)))
 
 
-def _open(path: Path) -> Image.Image:
+def _open(path: Path) -> Image.Image | str:
+    """Give an image, or the reason why it cannot be read."""
     try:
         with Image.open(path) as image:
             upright = ImageOps.exif_transpose(image)
@@ -119,7 +142,7 @@ def _open(path: Path) -> Image.Image:
             plain = upright.convert("L" if upright.mode in ("1", "L") else "RGB")
             return _square(plain) if max(plain.size) > LARGEST else plain  # no photograph stays whole in memory
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{path} cannot be read as an image ({error}); repair or remove it") from error
+        return "it is no image" if isinstance(error, UnidentifiedImageError) else str(error)
 
 
 def _square(image: Image.Image) -> Image.Image:

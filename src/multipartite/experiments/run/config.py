@@ -18,6 +18,7 @@ __all__ = ["FORMAT", "PRECISIONS", "RunConfig"]
 FORMAT = 1  # of the run folder and its files
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true")
 _MACHINE = frozenset(["accelerator", "devices", "num_nodes", "threads", "data_dir", "download"])  # where, not what
+_LATER = {"skip_unreadable": False}  # choices that older runs did not have: at these values the key is theirs
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class RunConfig:
         As in Lightning Fabric.
     channels_last : bool
         Memory layout of activations.
+    skip_unreadable : bool
+        Whether images of a folder that cannot be read are left out; else they are an error.
     accelerator, devices, num_nodes, threads, data_dir, download
         Where it runs and where its data are; no part of the run's identity.
 
@@ -72,6 +75,7 @@ class RunConfig:
     schedule: str | None = None
     precision: str = "32-true"
     channels_last: bool = True
+    skip_unreadable: bool = False
     accelerator: str = "auto"
     devices: int = 1
     num_nodes: int = 1
@@ -113,7 +117,9 @@ class RunConfig:
     @property
     def key(self) -> str:
         """Sixteen hexadecimal digits that name the run: equal for equal choices, wherever it runs."""
-        identity = {k: v for k, v in dataclasses.asdict(self).items() if k not in _MACHINE}
+        identity = {
+            k: v for k, v in dataclasses.asdict(self).items() if k not in _MACHINE and (k, v) not in _LATER.items()
+        }
         words = [[word.name, [(k, repr(v)) for k, v in word.options]] for word in Places.parse(self.pooling).words]
         identity |= {"pooling": words[0] if len(words) == 1 else words, "format": FORMAT}
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

@@ -24,7 +24,7 @@ def prepare(config: RunConfig) -> Dataset:
     >>> prepare(RunConfig("digits", limit=300, validation=0.2))
     Dataset digits: 10 classes, images 1x8x8, 240 train, 60 validation, 360 test
     """
-    data = load(config.dataset, config.data_dir, download=config.download)
+    data = load(config.dataset, config.data_dir, download=config.download, skip_unreadable=config.skip_unreadable)
     if config.limit is not None:
         data = data.limit(config.limit)  # the same images for every seed
     if config.validation:
