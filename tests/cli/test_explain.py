@@ -1,6 +1,7 @@
 """``multipartite explain``: a picture for every pooling, and a sentence for what cannot be."""
 
 import re
+import warnings
 
 import pytest
 from PIL import Image
@@ -56,3 +57,17 @@ def test_a_folder_without_a_run_or_without_a_checkpoint(tmp_path, run):
     assert "holds no run" in run_words("explain", tmp_path)[2]
     (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
     assert "has no checkpoint yet: train it first" in run_words("explain", tmp_path)[2]
+
+
+def test_classes_with_names_in_chinese_are_explained(tmp_path):
+    for value, name in enumerate(["\u732b", "\u72d7"]):
+        (tmp_path / "\u5ba0\u7269" / name).mkdir(parents=True)
+        for i in range(12):
+            Image.new("L", (12, 12), 100 * value + i).save(tmp_path / "\u5ba0\u7269" / name / f"{i}.png")
+    config = RunConfig(str(tmp_path / "\u5ba0\u7269"), epochs=1, batch_size=4, validation=0, threads=1)
+    train_run(config, tmp_path / "run")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="no font on this machine can draw")  # where none is installed
+        status, _, err = run_words("explain", tmp_path / "run")
+    assert (status, err) == (0, "")
+    assert (tmp_path / "run" / "explain-0.png").exists()

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import warnings
 
 import matplotlib.image
 import numpy as np
@@ -82,6 +83,14 @@ def test_plot_shows_a_bar_a_column(run, iris, tmp_path):
     assert len(starts) == 4
     assert widths[starts + 5].tolist() == sorted(widths[starts + 5], reverse=True)
     assert b"<svg" in (tmp_path / "one.svg").read_bytes()
+
+
+def test_plot_takes_names_in_any_script(run, iris):
+    iris.rename(columns={"petal length (cm)": "\u82b1\u74e3\u957f"}).to_csv("iris.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="no font on this machine can draw")  # where none is installed
+        status, _, error = run("multipartite rank iris.csv --target species --plot bars.png")
+    assert (status, error) == (0, "")
 
 
 def test_columns_of_text_are_left_out_when_asked(run, iris):

@@ -124,14 +124,17 @@ def _check_picture(plot: Path) -> None:
 def _draw(rows: list[dict[str, Any]], label: str, plot: Path) -> None:
     from matplotlib.figure import Figure
 
+    from multipartite.experiments.report.lettering import columns, lettering
+
     names = [textwrap.shorten(row["column"], 60, placeholder="...") for row in rows]
-    size = (6 + 0.05 * max(map(len, names)), 1.2 + 0.28 * len(rows))
-    figure = Figure(figsize=size, layout="constrained")  # without pyplot: no display is needed
-    axes = figure.subplots()
-    axes.barh(range(len(rows)), [row["score"] for row in rows], color="#3b6ea5")
-    axes.set_yticks(range(len(rows)), names, parse_math=False)
-    axes.invert_yaxis()
-    axes.margins(y=0.02)
-    axes.set_xlabel(label, parse_math=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    size = (6 + 0.05 * max(map(columns, names)), 1.2 + 0.28 * len(rows))
+    with lettering([label, *names]) as legible:
+        figure = Figure(figsize=size, layout="constrained")  # without pyplot: no display is needed
+        axes = figure.subplots()
+        axes.barh(range(len(rows)), [row["score"] for row in rows], color="#3b6ea5")
+        axes.set_yticks(range(len(rows)), [legible(name) for name in names], parse_math=False)
+        axes.invert_yaxis()
+        axes.margins(y=0.02)
+        axes.set_xlabel(legible(label), parse_math=False)
+        axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(plot, dpi=150)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from multipartite.errors import InputError
 from multipartite.experiments.data import Dataset
+from multipartite.experiments.report.lettering import columns, lettering
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,12 +157,18 @@ def draw(seen: Explanation, title: str = "") -> Figure:
     >>> len(figure.axes)
     4
     """
+    with lettering([title, *seen.class_names]) as legible:
+        names = tuple(legible(name, f"class {label}") for label, name in enumerate(seen.class_names))
+        return _slide(replace(seen, class_names=names), legible(title))
+
+
+def _slide(seen: Explanation, title: str) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import GridSpecFromSubplotSpec
 
     figure = Figure(figsize=(12.8, 7.2), dpi=150, facecolor="white")
     layers = len(seen.looks)
-    names = 0.065 * min(18, max(len(name) for name in seen.class_names)) + 0.1  # room for the names of the classes
+    names = 0.065 * min(18, max(map(columns, seen.class_names))) + 0.1  # room for the names of the classes
     widths = [1.25, 0.05, 1.15 * layers, names, 1.2]
     grid = figure.add_gridspec(1, 5, width_ratios=widths, left=0.03, right=0.97, top=0.82, bottom=0.05, wspace=0.06)
     figure.text(0.03, 0.93, title, fontsize=20, fontweight="bold", color=_INK)

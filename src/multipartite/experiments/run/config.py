@@ -117,9 +117,8 @@ class RunConfig:
     @property
     def key(self) -> str:
         """Sixteen hexadecimal digits that name the run: equal for equal choices, wherever it runs."""
-        identity = {
-            k: v for k, v in dataclasses.asdict(self).items() if k not in _MACHINE and (k, v) not in _LATER.items()
-        }
+        choices = dataclasses.asdict(self).items()
+        identity = {k: v for k, v in choices if k not in _MACHINE and (k, v) not in _LATER.items()}
         words = [[word.name, [(k, repr(v)) for k, v in word.options]] for word in Places.parse(self.pooling).words]
         identity |= {"pooling": words[0] if len(words) == 1 else words, "format": FORMAT}
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
