@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from multipartite.ranking import rank_features as rank_features
     from multipartite.statistics import ClassStatistics as ClassStatistics
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "pooling.convert": ["convert", "revert"],

@@ -47,12 +47,3 @@ def test_a_damaged_run_is_left_out_and_named_with_the_folder_to_delete(tmp_path)
         assert f"delete {path} and train the run again" in sentence
     with pytest.raises(InputError, match=r"config\.json is damaged .*: delete .*seed-0 and train the run again"):
         collect(torn)
-
-
-def test_what_multipartite_meant_up_to_0_1_0_is_called_by_its_name_of_today(tmp_path):
-    for word in ("max", "multipartite", "multipartite:assignment=stochastic", "max|multipartite:assignment=hard"):
-        made_run(tmp_path / "old", word, 0, 5.0, version="0.1.0")
-    names = {"max", "multipartite-printed", "multipartite:assignment=stochastic", "max|multipartite-printed"}
-    assert collect(tmp_path / "old").runs.keys() == names
-    made_run(tmp_path / "new", "multipartite", 0, 5.0, version="0.2.0")
-    assert collect(tmp_path / "new").runs.keys() == {"multipartite"}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import multipartite
+from made_runs import made_run
 from multipartite.errors import InputError
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.store import Progress, is_run, lock_file, progress, read_run
@@ -35,7 +37,7 @@ def test_the_folder_tells_all(finished):
     assert run.config == SMALL
     assert run.finished
     assert run.versions["torch"]
-    assert run.versions["multipartite"]
+    assert run.versions["multipartite"] == multipartite.__version__
     assert run.revision is None or len(run.revision.rstrip("+")) == 40
     assert json.loads((finished / "config.json").read_text())["key"] == SMALL.key == run.summary.key
 
@@ -150,4 +152,29 @@ def test_every_committed_run_is_read():
         assert is_run(folder)
         run = read_run(folder)
         assert run.finished
-        assert run.config.key == run.summary.key
+        head = json.loads((folder / "config.json").read_text())  # as written: old poolings are renamed when read
+        assert RunConfig.from_json(head["config"]).key == head["key"] == run.summary.key
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("max", "max"),
+        ("multipartite", "multipartite-printed"),
+        ("multipartite:assignment=hard,groups=2", "multipartite-printed:groups=2"),
+        ("multipartite:assignment=stochastic", "multipartite:assignment=stochastic,gather=None"),
+        ("max|multipartite", "max|multipartite-printed"),
+    ],
+)
+def test_poolings_of_runs_before_0_2_0_are_read_in_words_of_today(tmp_path, was, now):
+    old = read_run(made_run(tmp_path / "old", was, 0, 5.0, version="0.1.0"))
+    assert old.config.pooling == now
+    assert old.config == RunConfig.from_json(old.config.to_json())  # the words are valid ones
+    new = read_run(made_run(tmp_path / "new", was, 0, 5.0, version="0.2.0"))
+    assert new.config.pooling == was
+
+
+def test_a_new_run_does_not_go_on_in_the_folder_of_one_before_0_2_0(tmp_path):
+    folder = made_run(tmp_path, "multipartite", 0, 5.0, version="0.1.0")
+    with pytest.raises(InputError, match=r"another run \(pooling='multipartite-printed' not 'multipartite'\)"):
+        train_run(RunConfig("digits", epochs=3, threads=1, pooling="multipartite"), folder)

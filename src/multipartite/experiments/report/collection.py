@@ -9,15 +9,13 @@ from pathlib import Path
 
 from multipartite.errors import InputError
 from multipartite.experiments.grid.comparison import different_settings
-from multipartite.experiments.report.paper import PRINTED
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.store import Run, Summary, is_run, read_run
-from multipartite.words import Places, Word
+from multipartite.words import Places
 
 __all__ = ["BASELINE", "Collection", "collect"]
 
 BASELINE = "max"
-_ONCE_PRINTED = (Word.of("multipartite"), Word.of("multipartite", assignment="hard"))
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def collect(folder: Path | str) -> Collection:
         raise InputError(f"none of the {len(found)} runs in {folder} is finished: go on with them first")
     runs: dict[str, dict[int, Run]] = {}
     for run in finished:
-        seeds = runs.setdefault(_pooling(run), {})
+        seeds = runs.setdefault(str(Places.parse(run.config.pooling)), {})
         if (twin := seeds.setdefault(run.config.seed, run)) is not run:
             raise InputError(f"{twin.path} and {run.path} hold the same run: take one away")
     unfinished = (str(run.path.relative_to(folder)) for run in found if not run.finished)
@@ -112,12 +110,3 @@ def _comparable(runs: Sequence[Run]) -> None:
     which = ", ".join(f"{value} (in {run.path})" for value, run in first.items())
     kind = "data sets" if name == "dataset" else f"settings of {name}"
     raise InputError(f"runs of different {kind} are mixed, which cannot be compared: {which}; give one folder each")
-
-
-def _pooling(run: Run) -> str:
-    """Name a run's pooling in today's words: up to version 0.1.0, plain `multipartite` was the printed algorithm."""
-    places = Places.parse(run.config.pooling)
-    if run.versions.get("multipartite") != "0.1.0":
-        return str(places)
-    words = (Word.of(PRINTED) if word in _ONCE_PRINTED else word for word in places.words)
-    return str(Places(tuple(words)))

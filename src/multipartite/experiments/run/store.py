@@ -23,8 +23,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from multipartite import __version__
 from multipartite.errors import InputError
 from multipartite.experiments.run.config import FORMAT, RunConfig
+from multipartite.words import Places, Word
 
 __all__ = [
     "CHECKPOINT",
@@ -53,7 +55,7 @@ PREVIOUS = "checkpoint-previous.safetensors"
 _CONFIG = "config.json"
 _METRICS = "metrics.jsonl"
 _SUMMARY = "summary.json"
-_PACKAGES = ("multipartite", "torch", "numpy", "scikit-learn", "lightning-fabric", "safetensors")
+_PACKAGES = ("torch", "numpy", "scikit-learn", "lightning-fabric", "safetensors")
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,7 @@ def read_run(path: Path | str) -> Run:
         text = lines.read_text(encoding="utf-8") if lines.exists() else ""
         run = Run(
             path=path,
-            config=RunConfig.from_json(head["config"]),
+            config=RunConfig.from_json(_in_words_of_today(head["config"], head["versions"])),
             metrics=[Epoch.from_json(json.loads(line)) for line in text.splitlines()],
             summary=Summary.from_json(_read_json(last)) if last.exists() else None,
             versions=head["versions"],
@@ -229,6 +231,21 @@ def read_run(path: Path | str) -> Run:
         epochs = f"{len(run.metrics)} of {run.summary.epochs} epochs"
         raise InputError(f"the run in {path} is damaged ({_METRICS} holds {epochs}): {again}")
     return run
+
+
+def _in_words_of_today(config: dict[str, Any], versions: dict[str, str]) -> dict[str, Any]:
+    """Rename the pooling of an old run: before 0.2.0, `multipartite` gathered nothing and was the printed algorithm."""
+    if not versions.get("multipartite", "").startswith("0.1."):
+        return config
+    words = []
+    for word in Places.parse(config["pooling"]).words:
+        options = dict(word.options)
+        if word.name == "multipartite" and options.pop("assignment", "hard") == "hard":
+            word = Word.of("multipartite-printed", **options)
+        elif word.name == "multipartite":
+            word = Word.of("multipartite", gather=None, **dict(word.options))
+        words.append(word)
+    return {**config, "pooling": str(Places(tuple(words)))}
 
 
 def find_run(config: RunConfig, out: Path, resume: bool) -> Run | None:
@@ -371,7 +388,11 @@ def versions() -> dict[str, str]:
     >>> sorted(versions())[:2]
     ['lightning-fabric', 'multipartite']
     """
-    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    found = {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "multipartite": __version__,  # of the code that runs; what is installed may be called otherwise
+    }
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
