@@ -18,7 +18,7 @@ MODULES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}
 
 # Data flows one way: every part may import from its own line and the lines above it
 LAYERS = [
-    ["errors", "words", "registry", "_tall", "_validation"],
+    ["errors", "words", "registry", "_tall", "_threads", "_validation"],
     ["labels"],
     ["statistics"],
     ["criteria"],

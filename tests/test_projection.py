@@ -23,6 +23,7 @@ from multipartite.projection import (
     penalised,
     quotient_of_traces,
     shrink,
+    shrunk_within,
     supervised_projection,
 )
 from samples import AWKWARD, blobs, statistics_of
@@ -153,30 +154,95 @@ def published_amount(S, n):
 
 
 @pytest.mark.parametrize(("n", "d"), [(30, 5), (100, 8), (10, 40), (500, 2)])
-def test_automatic_shrinkage_is_the_published_amount(n, d):
-    X = np.random.default_rng(n).normal(size=(n, d)) * np.arange(1, d + 1)
+def test_automatic_shrinkage_is_the_published_amount_for_the_correlations(n, d):
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, d)) @ (np.eye(d) + 0.3 * rng.normal(size=(d, d))) * np.arange(1, d + 1)
     X -= X.mean(0)
     S = X.T @ X / n
-    rho = published_amount(S, n)
-    wanted = (1 - rho) * S + rho * np.trace(S) / d * np.eye(d)
+    sd = np.sqrt(np.diag(S))
+    R = S / np.outer(sd, sd)
+    rho = published_amount(R, n)
+    assert 0 < rho < 1
+    wanted = ((1 - rho) * R + rho * np.eye(d)) * np.outer(sd, sd)
     assert_close(shrink(torch.as_tensor(S), n), torch.as_tensor(wanted))
 
 
 def test_automatic_shrinkage_is_near_scikit_learns():
-    X = np.random.default_rng(0).normal(size=(150, 60)) * np.linspace(1, 4, 60)  # it leaves the terms 2/p out
-    shrunk, amount = oas(X, assume_centered=True)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 60)) @ (np.eye(60) + 0.1 * rng.normal(size=(60, 60)))
+    X /= np.sqrt((X**2).mean(0))  # on correlations
+    shrunk, amount = oas(X, assume_centered=True)  # it leaves the terms 2/p out
     S = torch.as_tensor(X.T @ X / 150)
-    assert amount < 0.5
+    assert 0.1 < amount < 0.9
     assert (shrink(S, 150.0) - torch.as_tensor(shrunk)).norm() < 0.05 * amount * S.norm()
 
 
 def test_shrinkage_of_nothing_and_of_everything():
-    S = torch.diag(torch.tensor([1.0, 3.0]))
+    S = torch.tensor([[1.0, 1.5, 0.0], [1.5, 3.0, 0.0], [0.0, 0.0, 0.0]])  # the last column does not vary
     assert_close(shrink(S, 10, 0.0), S)
-    assert_close(shrink(S, 10, 1), 2 * torch.eye(2))
-    assert_close(shrink(torch.zeros(2, 2), 10), torch.eye(2))
-    assert_close(shrink(3 * torch.eye(2), 10), 3 * torch.eye(2))
-    assert_close(shrink(torch.ones(1, 1), 10), torch.ones(1, 1))
+    assert_close(shrink(S, 10, 1), torch.diag(S.diagonal()))
+    assert_close(shrink(S, 10)[:2, :2], shrink(S[:2, :2], 10))
+    assert not shrink(S, 10)[2].any()
+    for known in (torch.zeros(2, 2), 3 * torch.eye(2), torch.diag(torch.tensor([1.0, 3.0])), torch.ones(1, 1)):
+        assert_close(shrink(known, 10), known)
+
+
+@pytest.mark.parametrize("shrinkage", ["auto", 0.0, 0.3])
+@pytest.mark.parametrize(("method", "scale"), [("fisher", False), *((method, True) for method in METHODS)])
+@pytest.mark.parametrize("components", [None, 2])
+def test_units_of_the_columns_do_not_matter(method, scale, shrinkage, components):
+    X, y = blobs(0, 80, 6, 4)
+    units = 10.0 ** np.array([-9, -3, 0, 2, 6, 9])
+    A, other = (
+        supervised_projection(statistics_of(data, y), method, shrinkage=shrinkage, scale=scale, components=components)[
+            0
+        ]
+        for data in (X, X * units)
+    )
+    other *= torch.as_tensor(units)[:, None]
+    if components is not None:  # signs follow the largest entry, which is another one
+        other *= (A * other).sum(0).sign()
+    assert_close(other, A, rtol=1e-3, atol=1e-4 * A.abs().max().item())
+
+
+def test_orthonormal_means_in_the_given_units_unless_they_are_scaled():
+    X, y = blobs(0, 80, 6, 4)
+    X *= np.arange(1, 7)
+    A = supervised_projection(statistics_of(X, y), "orthogonal", components=3)[0]
+    assert_close(A.mT @ A, torch.eye(3).double())
+    A = supervised_projection(statistics_of(X, y), "orthogonal", components=3, scale=True)[0]
+    A *= torch.as_tensor(X.std(0))[:, None]
+    assert_close(A.mT @ A, torch.eye(3).double())
+
+
+@pytest.mark.parametrize("shrinkage", ["auto", 0.0, 0.3])
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1e9 + 0.1])
+def test_columns_that_do_not_vary_change_nothing(method, scale, shrinkage, constant):
+    X, y = blobs(0, 80, 4, 4)
+    padded = np.insert(X, [0, 2, 4], constant, axis=1)
+    wanted, A = (
+        supervised_projection(statistics_of(data, y), method, shrinkage=shrinkage, scale=scale)[0]
+        for data in (X, padded)
+    )
+    assert not A[[0, 3, 6]].any()
+    assert_close(A[[1, 2, 4, 5]], wanted, rtol=1e-3, atol=1e-4 * wanted.abs().max().item())
+
+
+@pytest.mark.parametrize("shrinkage", ["auto", 0.0, 0.3])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_column_that_is_constant_in_every_class_does_not_drown_the_others(method, shrinkage):
+    X, y = blobs(0, 90, 4, 3, apart=4.0)
+    leak = 1e-5 * (y == 0)
+    statistics = statistics_of(np.c_[X, leak], y)
+    A = supervised_projection(statistics, method, shrinkage=shrinkage, scale=True)[0]
+    P = np.c_[X, leak] @ A.numpy()
+    means = np.stack([P[y == j].mean(0) for j in range(3)])
+    spread = np.sqrt(np.mean([P[y == j].var(0) for j in range(3)], axis=0).max())
+    gaps = [np.linalg.norm(means[i] - means[j]) / spread for i, j in ((0, 1), (0, 2), (1, 2))]
+    assert min(gaps) > 2
+    assert max(gaps) < 1000
 
 
 @pytest.mark.parametrize("amount", [-0.1, 1.1, "oas", None, math.nan])
@@ -195,7 +261,7 @@ def test_refuses_an_unknown_method_and_names_the_nearest():
 def test_alignment_keeps_the_criteria_and_names_the_columns(method, shape):
     d, c = shape
     statistics = statistics_of(*blobs(3, 50 * c, d, c, apart=4.0))
-    Sw, Sb = shrink(statistics.within, statistics.total), statistics.between
+    Sw, Sb = shrunk_within(statistics), statistics.between
     k = min(c - 1, d)
     A = METHODS[method](Sw, Sb, k, None)
     aligned = align_to_classes(A, statistics.deviations, Sw)
@@ -295,5 +361,5 @@ def test_starting_from_the_answer_keeps_it(method):
     statistics = statistics_of(*blobs(0, 80, 6, 4))
     A = supervised_projection(statistics, method)
     again = supervised_projection(statistics, method, start=A)
-    Sw, Sb = shrink(statistics.within, statistics.total), statistics.between
+    Sw, Sb = shrunk_within(statistics), statistics.between
     assert_close(quotient_of_traces(again, Sw, Sb), quotient_of_traces(A, Sw, Sb), rtol=1e-2, atol=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,13 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-from torch import Tensor
 from typing_extensions import Self
 
-from multipartite._validation import check_finite, encode_labels
+from multipartite._validation import as_tensor, check_finite, encode_labels
 from multipartite.errors import InputError
 from multipartite.statistics import ClassStatistics
 
-__all__ = ["Streamed", "Supervised", "as_tensor"]
+__all__ = ["Streamed", "Supervised"]
 
 
 class Supervised(BaseEstimator):  # type: ignore[misc]
@@ -30,10 +28,10 @@ class Supervised(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _rows(self, X: Any, *, reset: bool, **options: Any) -> npt.NDArray[Any]:
-        """Rows as a float32 or float64 array that torch can share; whether they are finite is left open."""
+        """Rows as a float32 or float64 array; whether they are finite is left open."""
         floats = [np.float64, np.float32]
-        X = validate_data(self, X, **options, reset=reset, dtype=floats, ensure_all_finite=False)
-        return X.copy() if min(X.strides) < 0 else X  # torch knows no negative strides
+        rows: npt.NDArray[Any] = validate_data(self, X, **options, reset=reset, dtype=floats, ensure_all_finite=False)
+        return rows
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         if y is None:
@@ -106,7 +104,7 @@ class Streamed(Supervised):
 
     def _summary(self, X: npt.NDArray[Any], index: npt.NDArray[np.int64], num_classes: int) -> ClassStatistics:
         with np.errstate(over="ignore", invalid="ignore"):  # told below, in words
-            statistics = ClassStatistics(num_classes, X.shape[1]).update(as_tensor(X), torch.from_numpy(index))
+            statistics = ClassStatistics(num_classes, X.shape[1]).update(as_tensor(X), as_tensor(index))
         if not torch.isfinite(statistics.scatter).all():  # so that good rows need no pass of their own
             check_finite(X, self._names())
             raise InputError(f"X must be small enough to be squared in {X.dtype}: divide it by its largest value")
@@ -137,16 +135,3 @@ def _listed(classes: npt.NDArray[Any]) -> str:
 
 def _copy(statistics: ClassStatistics) -> ClassStatistics:
     return ClassStatistics(statistics.num_classes, statistics.num_features).merge(statistics)
-
-
-def as_tensor(X: npt.NDArray[Any]) -> Tensor:
-    """View an array as a tensor.
-
-    Examples
-    --------
-    >>> as_tensor(np.broadcast_to(np.ones(1), (2, 2))).shape
-    torch.Size([2, 2])
-    """
-    with warnings.catch_warnings():  # of read-only arrays, such as memory maps; nothing here writes to them
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(X)

@@ -7,12 +7,13 @@ cache; spans of rows run in threads of their own, each with BLAS on one core, an
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from multipartite._threads import one_blas_thread
 
 __all__ = ["LEAST_ROWS", "tall_moments"]
 
@@ -52,7 +53,7 @@ def tall_moments(
     """
     edges = np.linspace(0, len(X), threads + 1).astype(int)
     spans = [slice(a, b) for a, b in pairwise(edges) if b > a]
-    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         return list(pool.map(lambda span: _moments(X[span], y[span], num_classes), spans))
 
 
@@ -99,10 +100,3 @@ def _class_sums(x: Array, labels: npt.NDArray[np.integer], num_classes: int) -> 
     n = len(x)
     sums: Array = csc_array((np.ones(n, x.dtype), labels, np.arange(n + 1, dtype=np.int32)), (num_classes, n)) @ x
     return sums
-
-
-@lru_cache(maxsize=1)
-def _blas() -> Any:
-    from threadpoolctl import ThreadpoolController  # comes with scikit-learn
-
-    return ThreadpoolController()

@@ -1,16 +1,36 @@
-"""Checks of rows and labels at the public boundary, each with one clear sentence."""
+"""How rows and labels come in at the public boundary: what is refused, each with one clear sentence, and shared."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from multipartite.errors import InputError
 
-__all__ = ["check_finite", "encode_labels"]
+__all__ = ["as_tensor", "check_finite", "encode_labels"]
+
+
+def as_tensor(X: npt.NDArray[Any]) -> Tensor:
+    """View an array as a tensor, to read from.
+
+    Examples
+    --------
+    >>> as_tensor(np.broadcast_to(np.ones(1), (2, 2))).shape
+    torch.Size([2, 2])
+    """
+    if min(X.strides, default=0) < 0:
+        X = X.copy()  # torch knows no negative strides
+    if X.flags.writeable:
+        return torch.from_numpy(X)
+    with warnings.catch_warnings():  # of read-only arrays, such as memory maps and the columns of a data frame
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(X)
 
 
 def check_finite(X: npt.NDArray[Any], names: Sequence[object] | None = None) -> None:

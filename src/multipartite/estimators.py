@@ -13,15 +13,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 from typing_extensions import Self
 
-from multipartite._supervised import Streamed, Supervised, as_tensor
-from multipartite._validation import check_finite
+from multipartite._supervised import Streamed, Supervised
+from multipartite._validation import as_tensor, check_finite
 from multipartite.criteria import row_form
-from multipartite.errors import InputError, unknown
 from multipartite.instance_ranking import Fold, fold
-from multipartite.projection import METHODS, shrink, supervised_projection
+from multipartite.projection import supervised_projection
 from multipartite.ranking import rank_features
 from multipartite.statistics import ClassStatistics
 
@@ -39,10 +37,14 @@ class SupervisedProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, St
     projection : {"fisher", "orthogonal", "penalised"}
         Which problem to solve.
     shrinkage : float in [0, 1] or "auto"
-        How far to pull the within-class covariance towards a multiple of the identity.
+        How far to pull the correlations within the classes towards zero. Variances stay, so it does not matter in
+        which units the columns are.
     n_components : int, optional
         Give that many leading directions, at most min(c - 1, d), not turned towards the classes. By default
         there are c columns, and column j stands for class j.
+    scale : bool
+        Whether "orthogonal" and "penalised" mean orthonormal after each column is divided by its standard deviation.
+        False is the paper: then columns with small numbers decide, so scale the rows before.
 
     Attributes
     ----------
@@ -66,10 +68,12 @@ class SupervisedProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, St
         projection: str = "fisher",
         shrinkage: float | str = "auto",
         n_components: int | None = None,
+        scale: bool = True,
     ) -> None:
         self.projection = projection
         self.shrinkage = shrinkage
         self.n_components = n_components
+        self.scale = scale
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -77,10 +81,13 @@ class SupervisedProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, St
         return tags
 
     def _settle(self, statistics: ClassStatistics) -> None:
-        if self.n_components is None:
-            A = supervised_projection(statistics, self.projection, shrinkage=self.shrinkage)
-        else:
-            A = _leading(statistics, self.projection, self.shrinkage, self.n_components)
+        A = supervised_projection(
+            statistics,
+            self.projection,
+            shrinkage=self.shrinkage,
+            scale=self.scale,
+            components=self.n_components,
+        )
         self.A_ = A[0].numpy()
 
     @property
@@ -112,7 +119,7 @@ class InstanceRanker(Streamed):
     ----------
     criterion : str
         A name of :func:`multipartite.criteria.for_rows`.
-    projection, shrinkage
+    projection, shrinkage, scale
         As for :class:`SupervisedProjection`.
 
     Attributes
@@ -135,14 +142,21 @@ class InstanceRanker(Streamed):
 
     fold_: Fold
 
-    def __init__(self, criterion: str = "kl", projection: str = "fisher", shrinkage: float | str = "auto") -> None:
+    def __init__(
+        self,
+        criterion: str = "kl",
+        projection: str = "fisher",
+        shrinkage: float | str = "auto",
+        scale: bool = True,
+    ) -> None:
         self.criterion = criterion
         self.projection = projection
         self.shrinkage = shrinkage
+        self.scale = scale
 
     def _settle(self, statistics: ClassStatistics) -> None:
         row_form(self.criterion)  # a wrong name is found before anything is solved
-        A = supervised_projection(statistics, self.projection, shrinkage=self.shrinkage)
+        A = supervised_projection(statistics, self.projection, shrinkage=self.shrinkage, scale=self.scale)
         self.fold_ = fold(statistics, A, self.criterion)
         self.A_ = A[0].numpy()
 
@@ -246,16 +260,3 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
         check_is_fitted(self)
         mask: npt.NDArray[np.bool_] = self.ranking_ <= self.top
         return mask
-
-
-def _leading(statistics: ClassStatistics, method: str, shrinkage: float | str, k: int) -> Tensor:
-    """Find the first k directions, their signs settled by the entry of largest size, shape (1, d, k)."""
-    d = statistics.num_features
-    most = min(statistics.num_classes - 1, d)
-    if not 1 <= k <= most:
-        raise InputError(f"n_components must lie in [1, {most}] = [1, min(n_classes - 1, n_features={d})], got {k}")
-    if method not in METHODS:
-        raise unknown("projection", method, METHODS)
-    Sw = shrink(statistics.within, statistics.total, shrinkage)
-    A = METHODS[method](Sw, statistics.between, k, None)
-    return A * A.gather(-2, A.abs().argmax(-2, keepdim=True)).sign()

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from multipartite._threads import one_blas_thread
 from multipartite.errors import InputError, unknown
 from multipartite.statistics import ClassStatistics
 
@@ -31,10 +32,12 @@ __all__ = [
     "penalised",
     "quotient_of_traces",
     "shrink",
+    "shrunk_within",
     "supervised_projection",
 ]
 
-_FLOOR = 1e-12  # the least eigenvalue of Sw, as a share of the largest
+_FLOOR = 1e-12  # the least eigenvalue of the correlation matrix, as a share of the largest; the least share within
+_CONSTANT = 1e-10  # a column whose standard deviation is a smaller share of its mean does not vary but by rounding
 _SMOOTHINGS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 
 
@@ -44,9 +47,13 @@ def supervised_projection(
     method: str = "fisher",
     *,
     shrinkage: float | str = "auto",
+    scale: bool = False,
+    components: int | None = None,
     start: Tensor | None = None,
 ) -> Tensor:
     """Directions that tell the classes apart, one column a class (Alg. 1).
+
+    A column that does not vary has no part in them.
 
     Parameters
     ----------
@@ -56,12 +63,18 @@ def supervised_projection(
         Which problem to solve.
     shrinkage : float in [0, 1] or "auto"
         See :func:`shrink`.
+    scale : bool
+        Whether orthonormal means: of the columns divided by their standard deviations. The paper means the columns
+        as they are, where the ones with small numbers decide. `fisher` gives the same either way.
+    components : int, optional
+        Give that many leading directions, at most min(c - 1, d), each with its largest entry positive. By default
+        they are turned towards the classes.
     start : Tensor of shape (groups, d, c), optional
         An earlier answer to start from, for the methods that iterate.
 
     Returns
     -------
-    Tensor of shape (groups, d, c)
+    Tensor of shape (groups, d, c) or (groups, d, components)
         Zero where nothing separates: all of it with fewer than two classes, the column of a class never seen.
 
     Examples
@@ -73,19 +86,51 @@ def supervised_projection(
     """
     if method not in METHODS:
         raise unknown("projection", method, METHODS)
-    Sw = shrink(statistics.within, statistics.total, shrinkage)
-    Sb = statistics.between
-    k = min(statistics.num_classes - 1, Sw.shape[-1]) or 1
-    A = METHODS[method](Sw, Sb, k, start)
-    return align_to_classes(A, statistics.deviations, Sw, statistics.present)
+    Sw, Sb, M = shrunk_within(statistics, shrinkage), statistics.between, statistics.deviations
+    d = Sw.shape[-1]
+    most = min(statistics.num_classes - 1, d)
+    if components is not None and not 1 <= components <= most:
+        raise InputError(
+            f"n_components must lie in [1, {most}] = [1, min(n_classes - 1, n_features={d})], got {components}"
+        )
+    variance, varies = _total_variance(statistics)
+    unit = variance.sqrt()[..., None] if scale else torch.ones_like(variance)[..., None]  # [g, d, 1]
+    Sw, Sb, M = Sw / unit / unit.mT, Sb / unit / unit.mT, M / unit.mT
+    A = METHODS[method](Sw, Sb, components or most or 1, None if start is None else start * unit)
+    if components is None:
+        A = align_to_classes(A, M, Sw, statistics.present)
+    A = torch.where(varies[..., None], A / unit, 0)
+    return A if components is None else A * A.gather(-2, A.abs().argmax(-2, keepdim=True)).sign()
+
+
+def shrunk_within(statistics: ClassStatistics, shrinkage: float | str = "auto") -> Tensor:
+    """Within-class covariance Sw that can be inverted, whatever the columns.
+
+    It is shrunk by :func:`shrink`. A column that varies between the classes alone gets 1/N of its variance, the least
+    that N rows can tell from none; one that does not vary at all as much as all others together, so that no method
+    takes it before another.
+
+    Examples
+    --------
+    >>> statistics = ClassStatistics(2, 2).update([[0.0, 5.0], [2.0, 5.0], [9.0, 5.0], [11.0, 5.0]], [0, 0, 1, 1])
+    >>> statistics.within[0].diagonal(), shrunk_within(statistics)[0].diagonal()
+    (tensor([1., 0.], dtype=torch.float64), tensor([ 1.0000, 42.5000], dtype=torch.float64))
+    """
+    variance, varies = _total_variance(statistics)
+    Sw = statistics.within
+    spread = varies & (Sw.diagonal(dim1=-2, dim2=-1) > _FLOOR * variance)  # [g, d]
+    Sw = shrink(Sw * (spread[..., None] & spread[..., None, :]), statistics.total, shrinkage)
+    least = torch.where(varies, variance / statistics.total, variance * Sw.shape[-1])
+    return Sw + torch.diag_embed(torch.where(spread, 0, least))
 
 
 def shrink(Sw: Tensor, total: Tensor | float, amount: float | str = "auto") -> Tensor:
-    r"""Pull a covariance towards a multiple of the identity: (1 - a) Sw + a tr(Sw)/d I.
+    r"""Pull the correlations of a covariance towards zero: (1 - a) Sw + a diag(Sw).
 
-    With ``amount="auto"`` a is the oracle approximating amount of Chen, Wiesel, Eldar and Hero (2010), which
-    needs no more than Sw and the number of rows. It leaves an invertible matrix whatever the columns: constant,
-    duplicated or more than the rows. With an amount of 0, :func:`fisher` keeps eigenvalues above 1e-12 of the largest.
+    That is to shrink the correlation matrix towards the identity, so it does not matter in which units the columns
+    are. With ``amount="auto"`` a is the oracle approximating amount of Chen, Wiesel, Eldar and Hero (2010) for the
+    correlation matrix, which needs no more than Sw and the number of rows. Columns may be duplicated or more than the
+    rows; those without variance stay so and are left out of the amount.
 
     Parameters
     ----------
@@ -98,25 +143,23 @@ def shrink(Sw: Tensor, total: Tensor | float, amount: float | str = "auto") -> T
 
     Examples
     --------
-    >>> shrink(torch.diag(torch.tensor([1.0, 3.0])), 100, 0.5)
-    tensor([[1.5000, 0.0000],
-            [0.0000, 2.5000]])
+    >>> shrink(torch.tensor([[1.0, 2.0], [2.0, 9.0]]), 100, 0.5)
+    tensor([[1., 1.],
+            [1., 9.]])
     """
-    d = Sw.shape[-1]
-    trace = Sw.diagonal(dim1=-2, dim2=-1).sum(-1)  # [...]
+    variance = Sw.diagonal(dim1=-2, dim2=-1)  # [..., d]
     if amount == "auto":
-        squared = (Sw * Sw).sum((-2, -1))
-        top = (1 - 2 / d) * squared + trace**2
-        bottom = (total + 1 - 2 / d) * (squared - trace**2 / d)
+        R = _correlation(Sw)
+        p = (variance > 0).sum(-1).clamp_min(1)  # [...], the trace of R
+        squared = (R * R).sum((-2, -1))
+        top = (1 - 2 / p) * squared + p**2
+        bottom = (total + 1 - 2 / p) * (squared - p)
         rho = torch.where(bottom > 0, top / bottom.clamp_min(torch.finfo(Sw.dtype).tiny), 1.0).clamp(0, 1)
     elif isinstance(amount, int | float) and 0 <= amount <= 1:
-        rho = torch.full_like(trace, float(amount))
+        rho = torch.full_like(variance[..., 0], float(amount))
     else:
         raise InputError(f"shrinkage must be 'auto' or a number in [0, 1], got {amount!r}")
-    level = torch.where(trace > 0, trace / d, 1.0)  # no spread at all: the identity
-    rho = torch.where(trace > 0, rho, 1.0)
-    eye = torch.eye(d, dtype=Sw.dtype, device=Sw.device)
-    return (1 - rho)[..., None, None] * Sw + (rho * level)[..., None, None] * eye
+    return torch.lerp(Sw, torch.diag_embed(variance), rho[..., None, None])
 
 
 def fisher(Sw: Tensor, Sb: Tensor, k: int, start: Tensor | None = None) -> Tensor:
@@ -129,9 +172,12 @@ def fisher(Sw: Tensor, Sb: Tensor, k: int, start: Tensor | None = None) -> Tenso
     tensor([[0.5000],
             [0.0000]])
     """
-    values, V = torch.linalg.eigh(Sw)
+    variance = Sw.diagonal(dim1=-2, dim2=-1)
+    values, V = torch.linalg.eigh(_correlation(Sw))  # so that the floor does not see in which units the columns are
     floor = _FLOOR * values[..., -1:].clamp_min(torch.finfo(Sw.dtype).tiny)
-    whiten = V * values.clamp_min(floor).rsqrt()[..., None, :]
+    whiten = (
+        torch.where(variance > 0, variance, 1).rsqrt()[..., None] * V * values.clamp_min(floor).rsqrt()[..., None, :]
+    )
     _, U = torch.linalg.eigh(whiten.mT @ Sb @ whiten)
     return whiten @ U[..., -k:].flip(-1)
 
@@ -151,12 +197,16 @@ def orthogonal(Sw: Tensor, Sb: Tensor, k: int, start: Tensor | None = None) -> T
             [0.]])
     """
     A = torch.linalg.qr(fisher(Sw, Sb, k) if start is None else start[..., :k]).Q
+    mean = Sw.diagonal(dim1=-2, dim2=-1).mean(-1)
+    Sw = Sw + _FLOOR * torch.diag_embed(mean[..., None].expand(Sw.shape[:-1]))  # no direction is free of spread
     rho = quotient_of_traces(A, Sw, Sb)
     for _ in range(50):
-        A = torch.linalg.eigh(Sw - rho[..., None, None] * Sb).eigenvectors[..., :k]
-        rho, before = quotient_of_traces(A, Sw, Sb), rho
-        if bool(((before - rho) <= 1e-15 * rho).all()):
+        lower = torch.linalg.eigh(Sw - rho[..., None, None] * Sb).eigenvectors[..., :k]
+        quotient = quotient_of_traces(lower, Sw, Sb)
+        better = rho - quotient > 1e-15 * rho
+        if not better.any():
             break
+        A, rho = torch.where(better[..., None, None], lower, A), torch.where(better, quotient, rho)
     return A
 
 
@@ -190,8 +240,9 @@ def penalised(Sw: Tensor, Sb: Tensor, k: int, start: Tensor | None = None, *, we
             return objective(A, sw, sb, weight, smoothing).item(), slope.numpy().ravel()
 
         flat = a.numpy().ravel()
-        for smoothing in _SMOOTHINGS:
-            flat = minimize(value_and_gradient, flat, (smoothing,), jac=True, method="L-BFGS-B").x
+        with one_blas_thread():  # the products are small
+            for smoothing in _SMOOTHINGS:
+                flat = minimize(value_and_gradient, flat, (smoothing,), jac=True, method="L-BFGS-B").x
         answers.append(torch.from_numpy(flat).reshape(a.shape))
     return torch.stack(answers).reshape(A0.shape).to(A0)
 
@@ -310,6 +361,22 @@ def explained(statistics: ClassStatistics, A: Tensor) -> Tensor:
     whiten = V * torch.where(spans, values.clamp_min(torch.finfo(A.dtype).tiny).rsqrt(), 0)[..., None, :]
     highest = torch.linalg.eigvalsh(whiten.mT @ B @ whiten)[..., -1].clamp_min(0)
     return highest / (1 + highest)
+
+
+def _total_variance(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:
+    """Variance of every feature, and which of them vary by more than rounding; the others get the mean variance."""
+    M = statistics.deviations  # [g, c, d]
+    variance = statistics.within.diagonal(dim1=-2, dim2=-1) + (statistics.prior[:, None] * M**2).sum(-2)  # [g, d]
+    varies = variance > (_CONSTANT * statistics.overall_mean.squeeze(-2)) ** 2
+    level = (variance * varies).sum(-1, keepdim=True) / varies.sum(-1, keepdim=True).clamp_min(1)
+    return torch.where(varies, variance, torch.where(level > 0, level, 1)), varies
+
+
+def _correlation(S: Tensor) -> Tensor:
+    """Covariance of the columns divided by their standard deviations; zero where there is none."""
+    variance = S.diagonal(dim1=-2, dim2=-1)
+    scale = torch.where(variance > 0, variance, 1).rsqrt()
+    return S * scale[..., None] * scale[..., None, :]
 
 
 def _trace_of(A: Tensor, S: Tensor) -> Tensor:

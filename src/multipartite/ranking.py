@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from multipartite._validation import check_finite, encode_labels
+from multipartite._validation import as_tensor, check_finite, encode_labels
 from multipartite.criteria import Group, column_criterion
 from multipartite.errors import InputError
 
@@ -71,7 +71,7 @@ def rank_features(
     """
     names = getattr(X, "columns", None)
     try:
-        X = np.require(X, np.float64, "W")  # torch does not take what it may not write to
+        X = np.asarray(X, np.float64)
     except (TypeError, ValueError) as error:
         raise InputError("X must be numbers, got text: drop these columns or encode them") from error
     if X.ndim != 2:
@@ -87,7 +87,7 @@ def rank_features(
     if top not in range(1, d + 1):
         raise InputError(f"top must lie in [1, {d}] and be whole (X has {d} columns), got {top}")
     top = int(top)
-    scores = feature_scores(torch.from_numpy(X), torch.from_numpy(index), criterion).numpy()
+    scores = feature_scores(as_tensor(X), as_tensor(index), criterion).numpy()
     if correlation_weight == 0 and distance_weight == 0:
         return FeatureRanking(np.argsort(-scores, kind="stable")[:top], scores)
     return FeatureRanking(_take(X, scores, correlation_weight, distance_weight, top), scores)
