@@ -35,6 +35,7 @@ def train(
     limit: Annotated[int | None, Option(help="Train on this many images only.")] = None,
     batch_size: Annotated[int, Option(help="Images a step, over all devices together.")] = 100,
     validation: Annotated[float, Option(help="Share of the training images kept for validation.")] = 0.1,
+    augment: Annotated[bool, Option("--augment", help="Shift training images, and mirror them where it fits.")] = False,
     lr: Annotated[float | None, Option(help="Learning rate at the start; else the network's.")] = None,
     momentum: Annotated[float | None, Option(help="Else the network's.")] = None,
     weight_decay: Annotated[float | None, Option(help="Else the network's.")] = None,

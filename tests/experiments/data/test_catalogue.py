@@ -171,6 +171,14 @@ def test_the_registry_is_complete():
     assert official("mnist").keys() == CATALOGUE["mnist"].files.keys()
 
 
+def test_photographs_and_clothes_may_be_mirrored_and_digits_may_not(tmp_path, monkeypatch):
+    mirrored = {name for name in available() if isinstance(CATALOGUE[name], Source) and CATALOGUE[name].flips}
+    assert mirrored == {"fashion-mnist", "cifar10", "cifar100"}
+    for name in ("mnist", "cifar10"):
+        lay_out(name, tmp_path, monkeypatch)
+        assert load(name, tmp_path).limit(20).with_validation(0.5).flips == (name == "cifar10")
+
+
 OWN = """
 import numpy as np
 from multipartite.experiments.data import Dataset, Source, Split

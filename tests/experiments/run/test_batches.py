@@ -1,9 +1,11 @@
 """Batches: normalised as the data set says, in an order of seed and epoch alone."""
 
+import numpy as np
+import pytest
 import torch
 
 from multipartite.experiments.data import Normaliser, Split, load
-from multipartite.experiments.run.batches import Images, batch_order, seed_step
+from multipartite.experiments.run.batches import Images, TrainingBatches, batch_order, draw_moves, move, seed_step
 
 
 def test_batches_are_normalised_as_the_data_set_does_it():
@@ -38,3 +40,80 @@ def test_every_step_and_process_draws_its_own_numbers():
             seed_step(*place)
             drawn.add(torch.rand(()).item())
     assert len(drawn) == 4
+
+
+def photographs(n=90, shape=(3, 16, 24)):
+    random = torch.Generator().manual_seed(0)
+    images = torch.randint(1, 256, (n, *shape), dtype=torch.uint8, generator=random)
+    return Images(Split(images, torch.arange(n) % 3), Normaliser(torch.zeros(3, 1, 1), torch.ones(3, 1, 1)))
+
+
+def moved_slowly(image, down, right, mirrored):
+    out = torch.zeros_like(image)
+    _, height, width = image.shape
+    for y in range(height):
+        for x in range(width):
+            from_y, from_x = y - down, (width - 1 - x if mirrored else x) - right
+            if 0 <= from_y < height and 0 <= from_x < width:
+                out[:, y, x] = image[:, from_y, from_x]
+    return out
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_moves_against_a_slow_loop(layout):
+    images = photographs(20).images.contiguous(memory_format=layout)
+    moves = draw_moves(np.random.default_rng(1), 20, (16, 24), flips=True)
+    expected = [moved_slowly(image, *map(int, how)) for image, how in zip(images, moves, strict=True)]
+    assert move(images, moves).equal(torch.stack(expected))
+    assert move(images, torch.zeros(20, 3, dtype=torch.int64)).equal(images)
+
+
+@pytest.mark.parametrize(("side", "reach"), [(8, 1), (28, 4), (32, 4), (40, 5), (3, 1)])
+def test_moves_reach_an_eighth_of_the_side_and_are_spread_evenly(side, reach):
+    moves = draw_moves(np.random.default_rng(0), 9000, (side, 32), flips=True)
+    for column, values in zip(moves.T, [2 * reach + 1, 9, 2], strict=True):
+        counts = column.unique(return_counts=True)[1]
+        assert len(counts) == values
+        assert 0.8 < counts.min() * values / 9000 <= counts.max() * values / 9000 < 1.2
+    assert moves[:, 0].abs().max() == reach
+    assert draw_moves(np.random.default_rng(0), 9000, (side, 32), flips=False)[:, 2].max() == 0
+
+
+def test_training_batches_are_the_images_in_their_order_and_no_more_where_nothing_is_asked():
+    images = photographs()
+    batches = TrainingBatches(images, seed=4, batch_size=40, flips=True)
+    assert batches.steps == 2
+    for epoch, step in [(0, 0), (1, 1), (0, 1)]:
+        expected, labels = images.batch(batch_order(4, epoch, 90)[40 * step : 40 * step + 40])
+        batch = batches.at(epoch, step)
+        assert batch.images.equal(expected)
+        assert batch.labels.equal(labels)
+
+
+def test_moved_batches_depend_on_seed_epoch_and_step_alone():
+    def batch(seed=0, epoch=0, step=0, **options):
+        options = {"augment": True, "flips": True, **options}
+        return TrainingBatches(photographs(), seed=seed, batch_size=30, **options).at(epoch, step).images
+
+    state = torch.get_rng_state()
+    plain = [batch(augment=False, epoch=epoch) for epoch in (0, 1)]
+    moved = [batch(epoch=epoch) for epoch in (0, 1)]
+    assert torch.equal(state, torch.get_rng_state())
+    assert batch(epoch=1).equal(moved[1]), "whatever was drawn before"
+    assert not moved[0].equal(plain[0])
+    assert (moved[0] != plain[0]).flatten(1).any(1).sum() > 25, "each image has a move of its own"
+    back = torch.argsort(batch_order(0, 0, 90)[:30])
+    other = torch.argsort(batch_order(1, 0, 90)[:30])
+    assert not batch(seed=1)[other].equal(moved[0][back])
+    assert not batch(step=1).equal(moved[0])
+    assert not batch(flips=False).equal(moved[0])
+
+
+def test_processes_share_the_batch_of_one():
+    whole = TrainingBatches(photographs(), seed=2, batch_size=30, augment=True, flips=True).at(1, 2)
+    for rank in range(3):
+        share = TrainingBatches(
+            photographs(), seed=2, batch_size=30, augment=True, flips=True, rank=rank, processes=3
+        ).at(1, 2)
+        assert share.images.equal(whole.images[rank::3])
+        assert share.labels.equal(whole.labels[rank::3])

@@ -29,6 +29,7 @@ def test_the_key_is_stable_across_processes_and_versions():
         {"network": "small"},
         {"precision": "64-true"},
         {"skip_unreadable": True},
+        {"augment": True},
     ],
 )
 def test_the_key_changes_with_what_is_trained(change):

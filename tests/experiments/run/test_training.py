@@ -82,6 +82,20 @@ def test_stopped_and_gone_on_the_bits_are_the_same(tmp_path, word, steps):
     assert results(tmp_path / "parts") == results(tmp_path / "whole")
 
 
+AUGMENTED = dataclasses.replace(SMALL, augment=True)
+
+
+def test_augmented_runs_differ_and_go_on_to_the_same_bits(tmp_path):
+    plain, whole = train_run(SMALL, tmp_path / "plain"), train_run(AUGMENTED, tmp_path / "whole")
+    assert whole.order == plain.order
+    assert whole.final != plain.final
+    for count in (4, 10):
+        with pytest.raises(Interrupted, match="stopped"):
+            train_run(AUGMENTED, tmp_path / "parts", watcher=StopAt(count))
+    train_run(AUGMENTED, tmp_path / "parts")
+    assert results(tmp_path / "parts") == results(tmp_path / "whole")
+
+
 def test_sigterm_is_as_polite_as_ctrl_c_and_handlers_are_given_back(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Interrupted, match="stopped in epoch 1, after batch 2 of 9"):

@@ -172,6 +172,7 @@ def load(
         train=Split.of(train_images, train_labels),
         test=Split.of(test_images, test_labels),
         class_names=found.class_names,
+        flips=found.flips,
     )
 
 

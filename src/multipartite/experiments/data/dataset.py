@@ -118,6 +118,8 @@ class Dataset:
         One name a class, in the order of the labels.
     validation : Split
         Empty until :meth:`with_validation` splits it off the training set.
+    flips : bool
+        Whether a mirror image is as good an example, as it is of photographs and clothes, and not of digits.
 
     Examples
     --------
@@ -134,6 +136,7 @@ class Dataset:
     test: Split
     class_names: tuple[str, ...]
     validation: Split = field(default_factory=_nothing)
+    flips: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.train):

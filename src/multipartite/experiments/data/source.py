@@ -47,6 +47,8 @@ class Source:
         Name and SHA-256 of the .tar.gz that the files come in; without it each is downloaded by itself.
     made_from : tuple of str
         Names of the data sets that this one is made from; it then has no files of its own.
+    flips : bool
+        Whether a mirror image is as good an example, as it is of photographs and clothes, and not of digits.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Source:
     mirrors: tuple[str, ...] = ()
     archive: tuple[str, str] | None = None
     made_from: tuple[str, ...] = ()
+    flips: bool = False
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:

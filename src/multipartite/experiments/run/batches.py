@@ -1,19 +1,24 @@
 """Batches: images stay on the device as uint8, and what is drawn depends on seed and place alone.
 
-Neither the order of the batches nor what a pooling draws depends on what was drawn before, so a run that
-goes on after a stop needs no state of a random generator, on any device and in any number of processes.
+Neither the order of the batches, nor how their images are moved and mixed, nor what a pooling draws depends on what was
+drawn before. So a run that goes on after a stop needs no state of a random generator, on any device and in any number
+of processes, and every pooling sees the same images.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from multipartite.experiments.data import Normaliser, Split
 
-__all__ = ["Images", "batch_order", "seed_step"]
+__all__ = ["Batch", "Images", "TrainingBatches", "batch_order", "draw_moves", "move", "seed_step"]
 
 
 class Images:
@@ -54,11 +59,132 @@ class Images:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def batch(self, index: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """Give the images (n, C, H, W), normalised, and labels (n,) at `index`."""
-        if isinstance(index, Tensor):
-            index = index.to(self.labels.device)
-        return self.normalise(self.images[index], self.memory_format).to(self.dtype), self.labels[index]
+    def batch(self, index: Tensor, moves: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Give the images (n, C, H, W), normalised, and labels (n,) at `index`; moved, where moves (n, 3) are given."""
+        index = index.to(self.labels.device)
+        images = self.images[index]
+        if moves is not None:
+            images = move(images, moves)
+        return self.normalise(images, self.memory_format).to(self.dtype), self.labels[index]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step of training sees: images (n, C, H, W), normalised, and their labels (n,)."""
+
+    images: Tensor
+    labels: Tensor
+
+
+class TrainingBatches:
+    """The batches of a run; which images, and how they are moved, is a matter of seed, epoch and step alone.
+
+    Parameters
+    ----------
+    images : Images
+        The training split.
+    seed, batch_size : int
+        Of the run; a batch is that of all processes together.
+    augment : bool
+        Whether images are moved at random: shifted, and mirrored where `flips` says so.
+    flips : bool
+        Whether a mirror image is as good an example.
+    rank, processes : int
+        Which of how many processes this one is: each takes its share of every batch.
+
+    Examples
+    --------
+    >>> from multipartite.experiments.data import load
+    >>> data = load("digits")
+    >>> batches = TrainingBatches(Images(data.train, data.normalise), seed=0, batch_size=50, augment=True)
+    >>> batches.steps, tuple(batches.at(0, 3).images.shape)
+    (28, (50, 1, 8, 8))
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        *,
+        seed: int,
+        batch_size: int,
+        augment: bool = False,
+        flips: bool = False,
+        rank: int = 0,
+        processes: int = 1,
+    ) -> None:
+        self.images = images
+        self.seed, self.batch_size = seed, batch_size
+        self.augment, self.flips = augment, flips
+        self.mine = slice(rank, None, processes)
+        self._order = -1, torch.empty(0)  # of the epoch at hand
+
+    @property
+    def steps(self) -> int:
+        """Batches an epoch; images that do not fill one more are left out."""
+        return len(self.images) // self.batch_size
+
+    def order(self, epoch: int) -> Tensor:
+        """Order in which an epoch sees the images."""
+        if self._order[0] != epoch:
+            self._order = epoch, batch_order(self.seed, epoch, len(self.images))
+        return self._order[1]
+
+    def at(self, epoch: int, step: int) -> Batch:
+        """Give this process's share of a batch."""
+        rows = self.order(epoch)[step * self.batch_size :][: self.batch_size]
+        moves = self._moves(epoch, step)
+        images, labels = self.images.batch(rows[self.mine], None if moves is None else moves[self.mine])
+        return Batch(images, labels)
+
+    def _moves(self, epoch: int, step: int) -> Tensor | None:
+        """Draw for the whole batch, whatever the number of processes."""
+        if not self.augment:
+            return None
+        random = np.random.default_rng((self.seed, epoch, step, 0))
+        return draw_moves(random, self.batch_size, self.images.images.shape[-2:], flips=self.flips)
+
+
+def draw_moves(random: np.random.Generator, count: int, size: Iterable[int], *, flips: bool) -> Tensor:
+    """Draw how far each image is shifted, an eighth of its side at most (4 of 32), and whether it is mirrored.
+
+    Returns
+    -------
+    Tensor of shape (count, 3), int64
+        Pixels down, pixels to the right, and 1 where the image is mirrored.
+
+    Examples
+    --------
+    >>> moves = draw_moves(np.random.default_rng(0), 1000, (32, 32), flips=True)
+    >>> moves.amin(0).tolist(), moves.amax(0).tolist()
+    ([-4, -4, 0], [4, 4, 1])
+    """
+    shifts = [random.integers(-_reach(side), _reach(side) + 1, count) for side in size]
+    mirrored = random.integers(0, 2, count) if flips else np.zeros(count, np.int64)
+    return torch.from_numpy(np.stack([*shifts, mirrored], axis=1))
+
+
+def _reach(side: int) -> int:
+    return max(1, (side + 4) // 8)
+
+
+def move(images: Tensor, moves: Tensor) -> Tensor:
+    """Shift and mirror each image of a batch (n, C, H, W) by its move (n, 3); black comes in at the borders.
+
+    Examples
+    --------
+    >>> image = torch.tensor([[[[1, 2], [3, 4]]]], dtype=torch.uint8)
+    >>> move(image, torch.tensor([[1, 0, 1]])).tolist()
+    [[[[0, 0], [2, 1]]]]
+    """
+    n, channels, height, width = images.shape
+    above, beside = _reach(height), _reach(width)
+    down, right, mirrored = moves.to(images.device).T[:, :, None]  # [n, 1] each
+    rows = torch.arange(height, device=images.device) + above - down  # [n, H]
+    columns = torch.arange(width, device=images.device)
+    columns = torch.where(mirrored == 1, width - 1 - columns, columns) + beside - right  # [n, W]
+    places = rows[:, :, None] * (width + 2 * beside) + columns[:, None, :]  # [n, H, W], in the padded image
+    padded = F.pad(images, (beside, beside, above, above)).flatten(2)
+    return padded.gather(2, places.view(n, 1, -1).expand(-1, channels, -1)).view_as(images)
 
 
 def batch_order(seed: int, epoch: int, count: int) -> Tensor:

@@ -18,7 +18,10 @@ __all__ = ["FORMAT", "PRECISIONS", "RunConfig"]
 FORMAT = 1  # of the run folder and its files
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true")
 _MACHINE = frozenset(["accelerator", "devices", "num_nodes", "threads", "data_dir", "download"])  # where, not what
-_LATER = {"skip_unreadable": False}  # choices that older runs did not have: at these values the key is theirs
+_LATER = {
+    "augment": False,
+    "skip_unreadable": False,
+}  # what older runs did not choose: at these values the key is theirs
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class RunConfig:
         Train on this many images, drawn with the seed, every class in proportion.
     validation : float
         Share of the training images kept for validation; 0 for none.
+    augment : bool
+        Whether training images are shifted at random, and mirrored where the data set says that it does no harm.
     lr, momentum, weight_decay, schedule : optional
         Of SGD; None is the recipe of the network.
     precision : str
@@ -69,6 +74,7 @@ class RunConfig:
     limit: int | None = None
     batch_size: int = 100
     validation: float = 0.1
+    augment: bool = False
     lr: float | None = None
     momentum: float | None = None
     weight_decay: float | None = None

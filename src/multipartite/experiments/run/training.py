@@ -27,7 +27,7 @@ from torch import nn
 from multipartite.errors import InputError
 from multipartite.experiments.data import Dataset, Split
 from multipartite.experiments.run import checkpoint, networks
-from multipartite.experiments.run.batches import Images, batch_order, seed_step
+from multipartite.experiments.run.batches import Images, TrainingBatches, seed_step
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.meters import Meter, PeakMemory
 from multipartite.experiments.run.processes import diverged, on_first, start, stop_requests, stopping, summed
@@ -137,7 +137,16 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
 
     images = part(data.train)
     validation = part(data.validation) if len(data.validation) else None
-    steps = len(images) // config.batch_size
+    batches = TrainingBatches(
+        images,
+        seed=config.seed,
+        batch_size=config.batch_size,
+        augment=config.augment,
+        flips=data.flips,
+        rank=fabric.global_rank,
+        processes=fabric.world_size,
+    )
+    steps = batches.steps
 
     # Where we stand.
     position = Position()
@@ -153,7 +162,6 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
     watcher.start(config, config.epochs * steps, position.epoch * steps + position.step)
     with stop_requests() as asked:
         for epoch in range(position.epoch, config.epochs):
-            order = batch_order(config.seed, epoch, len(images))
             meter = Meter(fabric.device)
             if fabric.is_global_zero:
                 meter.sums += torch.tensor(position.sums, dtype=meter.sums.dtype, device=fabric.device)
@@ -166,16 +174,15 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
                 sgd.param_groups[0]["lr"] = lr
                 seed_step(config.seed, now, fabric.global_rank, fabric.device)
 
-                rows = order[step * config.batch_size : (step + 1) * config.batch_size]
-                x, labels = images.batch(rows[fabric.global_rank :: fabric.world_size])
-                with supervise(labels):
-                    logits = model(x)
-                    objective = F.cross_entropy(logits, labels)
+                batch = batches.at(epoch, step)
+                with supervise(batch.labels):
+                    logits = model(batch.images)
+                    objective = F.cross_entropy(logits, batch.labels)
                 optimizer.zero_grad(set_to_none=True)
                 fabric.backward(objective)
                 optimizer.step()
 
-                meter.update(logits, labels, objective)
+                meter.update(logits, batch.labels, objective)
                 if diverged(fabric, meter, step):
                     break  # the end of the epoch says so
                 watcher.step(epoch + 1, meter)
@@ -204,7 +211,7 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
                 raise Interrupted(f"stopped after epoch {epoch + 1} of {config.epochs}")
 
     # The end: the test set is read here, once.
-    orders = {str(epoch): batch_order(config.seed, epoch, len(images)) for epoch in range(config.epochs)}
+    orders = {str(epoch): batches.order(epoch) for epoch in range(config.epochs)}
     summary = Summary(
         key=config.key,
         train=evaluate(fabric, net, images),
