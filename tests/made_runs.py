@@ -29,7 +29,9 @@ def made_run(
     version: str = "1",
     **more: Any,
 ) -> Path:
-    config = RunConfig(**{"dataset": "digits", "epochs": 3, "threads": 1, "pooling": pooling, "seed": seed, **more})
+    config = RunConfig.from_json(
+        {"dataset": "digits", "epochs": 3, "threads": 1, "pooling": pooling, "seed": seed, **more}
+    )  # as a folder tells it: nothing has to be at hand
     folder = place(out, pooling, seed)
     folder.mkdir(parents=True)
     head = {"versions": {"multipartite": version, "torch": "2"}, "revision": None}

@@ -30,6 +30,7 @@ LAYERS = [
     ["bench"],
     ["cli", "__main__"],
 ]
+STEPS = ["data", "run", "grid", "report", "compare"]  # of the experiments, in the same sense
 LAYER = {part: i for i, parts in enumerate(LAYERS) for part in parts}
 
 
@@ -77,6 +78,15 @@ def test_nothing_imports_upwards(module):
             continue
         lower = part(home(target))
         assert LAYER[lower] <= LAYER[part(module)], f"{MODULES[module]}:{line} imports {target} from above"
+
+
+@pytest.mark.parametrize("module", sorted(m for m in MODULES if m.startswith("multipartite.experiments.")))
+def test_the_steps_of_the_experiments_go_one_way(module):
+    step = STEPS.index(module.split(".")[2])
+    for target, line in imports(module):
+        if target.startswith("multipartite.experiments."):
+            lower = target.split(".")[2]
+            assert STEPS.index(lower) <= step, f"{MODULES[module]}:{line} imports {target} from above"
 
 
 def test_the_check_of_imports_sees_them():
@@ -157,7 +167,7 @@ def test_public_names_are_there_and_explained(name):
 
 @pytest.mark.parametrize("name", multipartite._MODULES)
 def test_public_modules_are_there(name):
-    assert getattr(multipartite, name) is importlib.import_module(f"multipartite.{name}")
+    assert getattr(multipartite, name) is importlib.import_module(f"multipartite.{multipartite._MODULES[name]}")
     assert name in dir(multipartite)
 
 

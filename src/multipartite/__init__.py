@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from multipartite.estimators import FeatureRanker as FeatureRanker
     from multipartite.estimators import InstanceRanker as InstanceRanker
     from multipartite.estimators import SupervisedProjection as SupervisedProjection
+    from multipartite.experiments.compare import compare as compare
+    from multipartite.experiments.grid.comparison import Grid as Grid
+    from multipartite.experiments.run.config import RunConfig as RunConfig
     from multipartite.labels import supervise as supervise
     from multipartite.pooling.convert import convert as convert
     from multipartite.pooling.convert import revert as revert
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOMES = {
+    "experiments.compare": ["compare"],
+    "experiments.grid.comparison": ["Grid"],
+    "experiments.run.config": ["RunConfig"],
     "pooling.convert": ["convert", "revert"],
     "labels": ["supervise"],
     "pooling.fitting": ["fit", "freeze"],
@@ -39,17 +45,12 @@ _HOMES = {
     "statistics": ["ClassStatistics"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = [
-    "criteria",
-    "errors",
-    "functional",
-    "instance_ranking",
-    "labels",
-    "pooling",
-    "projection",
-    "ranking",
-    "statistics",
-]
+_MODULES = {
+    **{name: name for name in ("criteria", "errors", "functional", "instance_ranking", "labels", "pooling")},
+    **{name: name for name in ("projection", "ranking", "statistics")},
+    "data": "experiments.data",
+    "networks": "experiments.run.networks",
+}
 
 __all__ = sorted(_HOME)
 
@@ -58,7 +59,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(importlib.import_module(f"multipartite.{_HOME[name]}"), name)
     elif name in _MODULES:
-        value = importlib.import_module(f"multipartite.{name}")
+        value = importlib.import_module(f"multipartite.{_MODULES[name]}")
     else:
         raise AttributeError(f"module 'multipartite' has no attribute {name!r}")
     globals()[name] = value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["InputError", "suggest", "unknown"]
+__all__ = ["InputError", "sentence", "suggest", "unknown"]
 
 
 class InputError(ValueError):
@@ -38,3 +38,15 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
     "unknown criterion 'kll': did you mean kl? known: kl, roc"
     """
     return InputError(f"unknown {kind} {name!r}: {suggest(str(name), known)}")
+
+
+def sentence(error: OSError) -> str:
+    """Say what the system refused, without its number.
+
+    Examples
+    --------
+    >>> sentence(PermissionError(13, "Permission denied", "out/report"))
+    'out/report cannot be used (Permission denied)'
+    """
+    reason = error.strerror or str(error) or type(error).__name__
+    return reason if error.filename is None else f"{error.filename} cannot be used ({reason})"

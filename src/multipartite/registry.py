@@ -7,13 +7,17 @@ import operator
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from multipartite.errors import InputError, unknown
 
-__all__ = ["Registry", "refer"]
+__all__ = ["Entries", "Registry", "added", "refer", "registries", "take_over"]
 
 T = TypeVar("T")
+Entries: TypeAlias = dict[str, dict[str, Any]]  # by kind and name
+
+_REGISTRIES: dict[str, Registry[Any]] = {}
+_WAITING: Entries = {}  # for registries whose modules are not imported yet
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -40,7 +44,9 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __init__(self, kind: str, entries: Mapping[str, T]) -> None:
         self.kind = kind
-        self._entries = dict(entries)
+        self._entries = {**entries, **_WAITING.pop(kind, {})}
+        self._own = frozenset(entries)
+        _REGISTRIES[kind] = self
 
     def add(self, name: str, entry: T) -> None:
         """Enter something under a name that nothing else has."""
@@ -67,6 +73,43 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def registries() -> list[Registry[Any]]:
+    """Give every registry that there is so far."""
+    return list(_REGISTRIES.values())
+
+
+def added() -> Entries:
+    """Give what was added to all registries: a process that starts another hands it on.
+
+    Examples
+    --------
+    >>> colours = Registry("colour", {"red": 1})
+    >>> colours.add("blue", 2)
+    >>> added()["colour"]
+    {'blue': 2}
+    """
+    return {
+        kind: {name: entry for name, entry in registry._entries.items() if name not in registry._own}
+        for kind, registry in _REGISTRIES.items()
+    }
+
+
+def take_over(entries: Entries) -> None:
+    """Enter what another process had :func:`added`.
+
+    Examples
+    --------
+    >>> take_over({"tree": {"oak": 1}})
+    >>> list(Registry("tree", {"elm": 0}))
+    ['elm', 'oak']
+    """
+    for kind, found in entries.items():
+        if kind in _REGISTRIES:
+            _REGISTRIES[kind]._entries |= found
+        else:
+            _WAITING.setdefault(kind, {}).update(found)
 
 
 def refer(reference: str, kind: str, known: Mapping[str, Any]) -> Any:

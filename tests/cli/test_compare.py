@@ -1,4 +1,5 @@
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,13 @@ def tables(out):
 def test_the_grid_is_trained_reported_and_not_trained_again(tmp_path):
     words = [*GRID, "--epochs", "1", "--limit", "200", "--jobs", "1", "--out", tmp_path / "a"]
     status, out, err = run_words(*words)
-    assert (status, err) == (0, "")
+    assert status == 0
+    assert [line.split(":")[0] for line in err.splitlines()] == [
+        "1/4 max/seed-0",
+        "2/4 multipartite-assignment=stochastic-temperature=2/seed-0",
+        "3/4 max/seed-1",
+        "4/4 multipartite-assignment=stochastic-temperature=2/seed-1",
+    ]
     assert len(out.splitlines()) == 4
     assert out.startswith("Best: ")
     assert out.splitlines()[-1] == f"Report: {tmp_path / 'a' / 'report' / 'report.html'}"
@@ -72,7 +79,14 @@ def test_a_run_that_fails_is_named_and_the_others_are_reported(tmp_path):
     status, out, err = run_words(*words, "--jobs", "1", "--out", tmp_path)
     assert status == 2
     assert "Best: max" in out
-    assert "1 of 2 runs failed, the first is average/seed-0" in err
+    assert re.search(r"1 of 2 runs failed: average/seed-0: .* is no run: choose a new folder\n", err)
+
+
+def test_where_no_run_finishes_the_reason_is_said(tmp_path):
+    words = ["compare", "digits", "--poolings", "max,average", "--seeds", "1", "--epochs", "1", "--lr", "1e30"]
+    status, out, err = run_words(*words, "--limit", "200", "--batch-size", "20", "--jobs", "1", "--out", tmp_path)
+    assert (status, out) == (2, "")
+    assert re.search(r"none of the 2 runs finished: max/seed-0 and 1 more: training diverged .* choose lr below 1", err)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -10,7 +11,8 @@ try:
 except ModuleNotFoundError as missing:  # the core installs without the command line
     sys.exit(f"multipartite: the command line needs {missing.name}: pip install 'multipartite[experiments]'")
 
-from multipartite.errors import InputError
+from multipartite.cli.sentences import say
+from multipartite.errors import InputError, sentence
 
 __all__ = ["app", "fail", "main"]
 
@@ -25,8 +27,8 @@ app = typer.Typer(
 
 
 def fail(message: str) -> NoReturn:
-    """Print one sentence to standard error and exit with status 2."""
-    print(f"multipartite: {message}", file=sys.stderr)
+    """Say one sentence on standard error and exit with status 2."""
+    say(message)
     raise SystemExit(2)
 
 
@@ -35,9 +37,12 @@ def main() -> None:
     from multipartite.cli import commands
 
     commands.register(app)
+    sys.path.append(os.getcwd())  # last, so that package.module:name may lie here but hides nothing
     try:
         app()
     except InputError as error:
         fail(str(error))
+    except OSError as error:
+        fail(sentence(error))
     except ModuleNotFoundError as missing:
         fail(f"this command needs {missing.name}: pip install 'multipartite[experiments]'")

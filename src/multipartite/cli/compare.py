@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from multipartite.errors import InputError
+from multipartite.cli.sentences import plain_warnings, say, stoppable
 
 if TYPE_CHECKING:
-    from multipartite.experiments.grid.jobs import Job
     from multipartite.experiments.report import Report
 
 __all__ = ["compare", "register", "tell"]
@@ -60,28 +58,22 @@ def compare(
     What is finished is kept, so the same command takes up what was stopped or killed, to the same numbers.
     """
     choices: dict[str, Any] = dict(locals())
-    for name in ("poolings", "seeds", "out", "jobs", "cluster"):
+    for name in ("dataset", "out", "jobs", "cluster"):
         del choices[name]
+    out = out or Path("comparisons") / Path(dataset).name
     with contextlib.ExitStack() as stack:
+        stack.enter_context(plain_warnings())
+        stack.enter_context(stoppable(f"the same command goes on with {out}"))
         client = stack.enter_context(_connected(cluster)) if cluster else None
-        from multipartite.experiments.grid.comparison import Grid
-        from multipartite.experiments.report import write_report
-        from multipartite.experiments.run.config import RunConfig
-        from multipartite.words import Places
+        from multipartite.experiments.compare import compare as train_and_report
+        from multipartite.experiments.compare import explain_failures
 
-        words = tuple(map(str, Places.split(poolings)))
-        grid = Grid(RunConfig(**choices, pooling=words[0] if words else "max"), words, seeds)
-        out = out or Path("comparisons") / Path(dataset).name
-        out = out.resolve() if cluster else out  # the workers are elsewhere
-        grid.check(out)
-        try:
-            failed = _train(grid.jobs(out), jobs, client)
-        except KeyboardInterrupt:
-            print(f"multipartite: stopped; the same command goes on with {out}", file=sys.stderr)
-            raise SystemExit(130) from None
-    tell(write_report(out))
-    if failed:
-        raise InputError(f"{len(failed)} of {len(grid.jobs(out))} runs failed, the first is {failed[0]}")
+        found = train_and_report(dataset, out, workers=jobs, client=client, **choices)
+        if found.failures:
+            say(f"{len(found.failures)} of {len(found.outcomes)} runs failed: {explain_failures(found.failures)}")
+    tell(found.report)
+    if found.failures:
+        raise SystemExit(2)
 
 
 def _connected(address: str) -> contextlib.closing[Any]:
@@ -89,31 +81,6 @@ def _connected(address: str) -> contextlib.closing[Any]:
     from multipartite.experiments.grid.cluster import connect
 
     return contextlib.closing(connect(address))
-
-
-def _train(jobs: list[Job], wanted: int | None, client: Any) -> list[str]:
-    """Run all jobs under the live overview; give the failures in words."""
-    import warnings
-
-    from multipartite.experiments.grid.cluster import run_jobs_on
-    from multipartite.experiments.grid.overview import live
-    from multipartite.experiments.grid.workers import run_jobs, workers_for, workers_starting
-    from multipartite.experiments.run.setup import assemble, prepare
-
-    if client is not None:
-        outcomes = run_jobs_on(client, jobs)
-    else:
-        workers = workers_for(jobs, wanted)
-        with workers_starting(workers):
-            data = prepare(jobs[0].config)  # downloads once, and finds what is wrong before anything runs
-            for config in {job.config.pooling: job.config for job in jobs}.values():
-                assemble(config, data)
-        outcomes = run_jobs(jobs, workers)
-    with warnings.catch_warnings(record=True) as heard, live(jobs):  # warnings would tear the overview
-        failed = [f"{outcome.job.name}: {outcome.failure}" for outcome in outcomes if outcome.failure]
-    for words in dict.fromkeys(str(warning.message) for warning in heard):
-        print(f"multipartite: {words}", file=sys.stderr)
-    return failed
 
 
 def tell(report: Report) -> None:

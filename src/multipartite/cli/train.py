@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from multipartite.cli.sentences import first_process, plain_warnings, stoppable
 from multipartite.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +54,7 @@ def train(
     choices: dict[str, Any] = dict(locals())
     from multipartite.experiments.run.config import RunConfig
     from multipartite.experiments.run.store import read_run
-    from multipartite.experiments.run.training import Interrupted, train_run
+    from multipartite.experiments.run.training import train_run
     from multipartite.experiments.run.watching import Several, TensorBoard, Terminal, Watcher
 
     for name in ("out", "resume", "tensorboard"):
@@ -72,16 +69,9 @@ def train(
     watchers: list[Watcher] = [Terminal()]
     if tensorboard:
         watchers.append(TensorBoard(folder / "tensorboard"))
-    with _plain_warnings():
-        try:
-            summary = train_run(config, folder, watcher=Several(*watchers), resume=resume)
-        except Interrupted as stop:
-            _say(f"{stop}; go on with: multipartite train --out {folder} --resume", sys.stderr)
-            raise SystemExit(130) from None
-        except (InputError, OSError) as error:
-            _say(str(error if isinstance(error, InputError) else error.strerror or error), sys.stderr)
-            raise SystemExit(2) from None
-    if _first():
+    with plain_warnings(), stoppable(f"go on with: multipartite train --out {folder} --resume"):
+        summary = train_run(config, folder, watcher=Several(*watchers), resume=resume)
+    if first_process():
         print(f"{_words(summary)}\n{folder}")
 
 
@@ -98,32 +88,3 @@ def _words(summary: Summary) -> str:
         f"{summary.samples_per_second:,.0f} images/s, peak {summary.peak_memory / 2**20:,.0f} MiB, "
         f"{summary.parameters:,} parameters"
     )
-
-
-def _first() -> bool:
-    """Whether this is the first of the processes; the others stay silent."""
-    from lightning_fabric.utilities.rank_zero import rank_zero_only
-
-    return int(getattr(rank_zero_only, "rank", 0) or 0) == 0
-
-
-def _say(sentence: str, stream: Any) -> None:
-    if _first():
-        print(f"multipartite: {sentence}", file=stream)
-
-
-@contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Say our own warnings in one sentence, without the place in the source."""
-    show = warnings.showwarning
-
-    def plain(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> None:
-        if "multipartite" in Path(filename).parts:
-            _say(str(message), sys.stderr)
-        else:
-            show(message, category, filename, *rest, **more)
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("always", module="multipartite")
-        warnings.showwarning = plain
-        yield

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from multipartite.cli.sentences import plain_warnings, stoppable
+
 __all__ = ["register", "tune"]
 
 Option = typer.Option
@@ -58,13 +60,10 @@ def tune(
         download=download,
     )
     folder = out or Path("tuning") / Path(dataset).name
-    try:
+    with plain_warnings(), stoppable(f"the same command goes on with {folder}"):
         tuned = search(
             base, folder, minutes=budget, workers=jobs or cores(), say=lambda line: print(line, file=sys.stderr)
         )
-    except KeyboardInterrupt:
-        print(f"multipartite: stopped; the same command goes on with {folder}", file=sys.stderr)
-        raise SystemExit(130) from None
     best = tuned.trials[0]
     print(f"{best.error:.2f}% validation error after {best.epochs} of {epochs} epochs, best of {len(tuned.trials)}")
     print(f"--pooling {tuned.word}")

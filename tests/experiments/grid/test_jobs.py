@@ -54,7 +54,7 @@ def test_a_run_that_fails_says_why(tmp_path, monkeypatch):
     (foreign / "thesis.txt").write_text("keep me")
     assert "is no run" in work(Job(CONFIG, foreign)).failure
     assert (foreign / "thesis.txt").exists()
-    monkeypatch.setattr("multipartite.experiments.grid.jobs.train_run", lambda *given, **more: 1 // 0)
+    monkeypatch.setattr("multipartite.experiments.run.training.train_run", lambda *given, **more: 1 // 0)
     assert work(Job(CONFIG, tmp_path / "max" / "seed-1")).failure.startswith("ZeroDivisionError")
 
 
@@ -77,7 +77,7 @@ def test_who_waited_for_a_run_that_another_finished_finds_it_finished(tmp_path):
 def test_a_run_is_worked_on_by_one_process_at_a_time(tmp_path, monkeypatch):
     fcntl = pytest.importorskip("fcntl")
     trained = threading.Event()
-    monkeypatch.setattr("multipartite.experiments.grid.jobs.train_run", lambda *given, **more: trained.set())
+    monkeypatch.setattr("multipartite.experiments.run.training.train_run", lambda *given, **more: trained.set())
     job = Job(CONFIG, tmp_path / "max" / "seed-0")
     job.folder.parent.mkdir(parents=True)
     with lock_file(job.folder).open("a") as held:

@@ -4,9 +4,10 @@ from rich.console import Console
 
 from made_runs import made_run
 from multipartite.experiments.grid.comparison import Grid
+from multipartite.experiments.grid.jobs import Outcome
 from multipartite.experiments.grid.overview import Overview, live
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.store import lock_file, progress
+from multipartite.experiments.run.store import lock_file, progress, read_run
 
 GRID = Grid(RunConfig("digits", epochs=3, threads=1), ("max", "average"), 2)
 
@@ -44,11 +45,15 @@ def test_a_run_that_rests_since_an_earlier_start_is_not_called_running(tmp_path)
     assert "seed 0" not in shown(Overview([job]))
 
 
-def test_where_there_is_no_terminal_nothing_is_written(tmp_path):
+def test_where_there_is_no_terminal_every_run_that_ended_is_a_line(tmp_path):
     console = Console(file=io.StringIO(), force_terminal=False)
-    with live(GRID.jobs(tmp_path), console):
-        pass
-    assert console.file.getvalue() == ""
+    jobs = GRID.jobs(tmp_path)
+    with live(jobs, console) as tell:
+        assert console.file.getvalue() == ""
+        tell(Outcome(jobs[2], read_run(made_run(tmp_path, "max", 1, 7.0)).summary))
+        assert console.file.getvalue() == "1/4 max/seed-1: test error 7.00%\n"
+        tell(Outcome(jobs[1], failure="no space left"))
+    assert console.file.getvalue().splitlines()[1:] == ["2/4 average/seed-0: no space left"]
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with live(GRID.jobs(tmp_path), console):
         pass

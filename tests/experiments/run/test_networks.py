@@ -1,5 +1,7 @@
 """Networks: shapes over sizes and poolings, and weights that depend on the seed alone."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,8 @@ from multipartite import pooling
 from multipartite.errors import InputError
 from multipartite.experiments.run import networks
 from multipartite.experiments.run.checkpoint import digest
+from multipartite.experiments.run.config import RunConfig
+from multipartite.registry import registries
 
 
 def build(word="lenet", **changes):
@@ -77,7 +81,7 @@ def test_building_leaves_the_caller_s_random_numbers_alone():
     [(1, (28, 28), "lenet"), (3, (32, 32), "zeiler"), (1, (8, 8), "small"), (3, (9, 30), "small")],
 )
 def test_auto_chooses_by_the_images(channels, size, name):
-    assert networks.parse("auto", channels, size)[0] == name
+    assert networks.resolve("auto", channels, size).name == name
 
 
 @pytest.mark.parametrize(
@@ -89,9 +93,99 @@ def test_auto_chooses_by_the_images(channels, size, name):
         ("lenet", {"size": (15, 15)}, "'lenet' needs images of at least 16 x 16 pixels, got 15 x 15"),
         ("lenet", {"num_classes": 1}, "at least 2 classes"),
         ("lenet", {"pooling_word": "max:return_indices=True"}, "pooling 'max:return_indices=True' does not work"),
+        ("lenet", {"pooling_word": "max|max:dilation=1|average"}, "has words for 3 places, the network has 2"),
+        ("math:pi", {}, "network 'math:pi' must be a function that makes a module, got float"),
+        ("math:tau", {}, "must be a function"),
+        ("networks_of_others:plain:dept=3", {}, "did you mean depth"),
+        ("networks_of_others:nothing", {}, "module networks_of_others has no 'nothing'"),
+        ("networks_of_others:functional", {}, "'networks_of_others:functional' has no max pooling layer"),
+        ("networks_of_others:words", {}, "must be a function that makes a module, got str"),
+        ("networks_of_others:broken", {}, "does not work with images of 1 x 28 x 28: mat1 and mat2"),
+        ("networks_of_others:unnamed", {}, "needs kind: write networks_of_others:unnamed:kind="),
+        ("networks_of_others:headless", {}, r"must give \(N, 10\) for N images, got \(1, 8, 1, 1\)"),
     ],
 )
 def test_what_cannot_be_built_is_said_in_a_sentence(word, changes, message):
     with pytest.raises(InputError, match=message) as caught:
         build(word, **changes)
     assert "\n" not in str(caught.value)
+
+
+WORDS = [*pooling.available(), "networks_of_others:Noisy", "networks_of_others:Gated"]
+OTHERS = ["networks_of_others:skipping", "networks_of_others:lazy", "networks_of_others:plain:depth=3"]
+
+
+@pytest.mark.parametrize("network", OTHERS)
+def test_somebody_else_s_network_starts_equal_whatever_the_pooling(network):
+    def start(word, seed=3):
+        torch.rand(3)  # whatever was drawn before must not matter
+        net = build(network, channels=3, size=(16, 16), pooling_word=word, seed=seed)
+        poolings = {
+            id(p) for _, layer, _ in networks.pooling_layers(net, torch.zeros(1, 3, 16, 16)) for p in layer.parameters()
+        }
+        return digest({name: p for name, p in net.named_parameters() if id(p) not in poolings})
+
+    assert len({start(word) for word in WORDS}) == 1
+    assert start("max", 4) != start("max", 3)
+
+
+def test_weights_of_a_pooling_come_from_the_seed_and_shift_no_others():
+    def gates(seed):
+        net = build("lenet", pooling_word="networks_of_others:Gated", seed=seed)
+        return [layer.logits.weight.detach().clone() for layer in (net.pool1, net.pool2)]
+
+    again, other = gates(5), gates(6)
+    assert all(torch.equal(a, b) for a, b in zip(gates(5), again, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(again, other, strict=True))
+    gated, plain = (build("lenet", pooling_word=w, seed=5) for w in ("networks_of_others:Gated", "max"))
+    assert torch.equal(gated.full.weight, plain.full.weight)
+
+
+def test_places_are_counted_as_an_image_meets_them_not_as_they_are_listed_or_called():
+    word = "average|networks_of_others:Noisy|stochastic"
+    net = build("networks_of_others:skipping", channels=3, size=(16, 16), pooling_word=word)
+    found = networks.pooling_layers(net, torch.zeros(1, 3, 16, 16))
+    assert [name for name, _, _ in found] == ["stem.reduce", "blocks.0.down", "late"]
+    assert [type(layer).__name__ for _, layer, _ in found] == ["AvgPool2d", "Noisy", "StochasticPool2d"]
+    assert [channels for _, _, channels in found] == [8, 8, 16]
+    assert isinstance(net.head[0], nn.AdaptiveAvgPool2d)  # the network's own
+    assert next(m for m in net.modules() if isinstance(m, nn.Conv2d)).weight.grad is None
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in net.modules())
+
+
+def test_a_pooling_inside_a_pooling_is_no_place_and_modes_are_kept():
+    net = build("lenet", pooling_word="networks_of_others:blurred")
+    net.full.eval()
+    found = networks.pooling_layers(net, torch.zeros(1, 1, 28, 28))
+    assert [name for name, _, _ in found] == ["pool1", "pool2"]
+    assert net.training
+    assert not net.full.training
+
+
+def test_sizes_of_the_pooling_s_own_reach_the_first_full_layer():
+    net = build("zeiler:width=4", channels=3, size=(32, 32), pooling_word="max:ceil_mode=True")
+    assert net.classes.in_features == 4 * 4 * 4
+    assert build("zeiler:width=4", channels=3, size=(32, 32)).classes.in_features == 4 * 3 * 3
+
+
+def test_a_network_of_one_s_own_has_a_name_a_recipe_and_a_smallest_image(monkeypatch):
+    import networks_of_others as others
+
+    for registry in registries():
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    recipe = networks.Recipe(lr=0.3, schedule="cosine")
+    networks.register("mine", others.plain, recipe=recipe, smallest=12)
+    assert "mine" in networks.available()
+    assert RunConfig(network="mine:depth=2", lr=0.1).recipe(1, (28, 28)) == dataclasses.replace(recipe, lr=0.1)
+    assert str(networks.resolve("mine")) == "mine:depth=1"
+    with pytest.raises(InputError, match="'mine' needs images of at least 12 x 12"):
+        build("mine", size=(8, 8))
+    with pytest.raises(InputError, match="there is a network called 'mine' already"):
+        networks.register("mine", others.lazy)
+    with pytest.raises(InputError, match="'auto' chooses among the networks"):
+        networks.register("auto", others.lazy)
+
+
+def test_a_registered_network_may_draw_its_own_weights():
+    net = build("networks_of_others:ENTRY", channels=1)
+    assert (net[0].weight == 7.0).all()

@@ -13,12 +13,11 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multipartite.errors import InputError
-
-if TYPE_CHECKING:
-    from multipartite.experiments.grid.jobs import Job, Outcome
+from multipartite.experiments.grid.jobs import Job, Outcome, work
+from multipartite.registry import Entries, added, take_over
 
 __all__ = ["connect", "run_jobs_on"]
 
@@ -56,19 +55,23 @@ async def _knock(address: str) -> None:
 
 def run_jobs_on(client: Any, jobs: Sequence[Job]) -> Iterator[Outcome]:
     """Give the jobs to the cluster and each outcome as it comes; Dask starts those of a lost worker again."""
-    from multipartite.experiments.grid.jobs import Outcome, work  # brings torch, which connecting need not wait for
-
     if not jobs:
         return
     as_completed: Any = importlib.import_module("distributed").as_completed
     _shared(client, jobs[0].folder)
-    waiting = {client.submit(work, job, pure=False): job for job in jobs}
+    entries = added()
+    waiting = {client.submit(_work, job, entries, pure=False): job for job in jobs}
     for future in as_completed(waiting, loop=client.loop):
         job = waiting[future]
         if future.status == "finished":
             yield future.result()
         else:
             yield Outcome(job, failure=f"the cluster gave it up ({future.exception()})")
+
+
+def _work(job: Job, entries: Entries) -> Outcome:
+    take_over(entries)
+    return work(job)
 
 
 def _shared(client: Any, folder: Path) -> None:

@@ -13,19 +13,27 @@ comparison that was killed is taken up again by the same command, and a wider on
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from multipartite import pooling
 from multipartite.errors import InputError
-from multipartite.experiments.grid.jobs import Job
+from multipartite.experiments.grid.cluster import run_jobs_on
+from multipartite.experiments.grid.jobs import Job, Outcome
+from multipartite.experiments.grid.overview import live
+from multipartite.experiments.grid.workers import run_jobs, workers_for, workers_starting
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.store import is_run, read_run
 from multipartite.pooling.registry import find
 from multipartite.words import Places
 
-__all__ = ["Grid", "different_settings", "place"]
+__all__ = ["POOLINGS", "Grid", "different_settings", "place", "train_grid"]
+
+POOLINGS = ("max", "average", "stochastic", "multipartite", "multipartite:assignment=stochastic")
 
 _FREE = {"pooling", "seed", "accelerator", "devices", "num_nodes", "threads", "data_dir", "download"}
 
@@ -33,6 +41,15 @@ _FREE = {"pooling", "seed", "accelerator", "devices", "num_nodes", "threads", "d
 @dataclass(frozen=True)
 class Grid:
     """Poolings times seeds; `base` says everything else.
+
+    Parameters
+    ----------
+    base : RunConfig
+        Data set, network, epochs and all the rest; its pooling and seed do not matter.
+    poolings : sequence of str
+        A word each, or a word a place, ``word|word|...``.
+    seeds : int
+        How many: 0, 1, ...; each with every pooling.
 
     Examples
     --------
@@ -42,10 +59,11 @@ class Grid:
     """
 
     base: RunConfig
-    poolings: tuple[str, ...]
-    seeds: int
+    poolings: Sequence[str] = POOLINGS
+    seeds: int = 5
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "poolings", tuple(self.poolings))
         if self.seeds < 1:
             raise InputError(f"seeds must be at least 1, got {self.seeds}")
         if not self.poolings:
@@ -72,6 +90,55 @@ class Grid:
             if names := different_settings([self.base, there]):
                 was, now = (", ".join(f"{n}={getattr(c, n)!r}" for n in names) for c in (there, self.base))
                 raise InputError(f"{out} holds runs with {was}, not {now}: choose another --out")
+
+
+def train_grid(
+    grid: Grid, out: Path, *, workers: int | None = None, client: Any = None, quiet: bool = False
+) -> list[Outcome]:
+    """Train every run of a grid under `out`, or go on with it; give the outcomes as they came.
+
+    What is wrong with the grid is said before anything is trained.
+
+    Parameters
+    ----------
+    grid : Grid
+        What to train.
+    out : Path
+        Folder of the comparison.
+    workers : int, optional
+        Runs at once on this machine; else as many as fill the cores. The numbers do not depend on it.
+    client : distributed.Client, optional
+        A Dask client: the runs go to its cluster instead.
+    quiet : bool
+        Whether nothing is shown meanwhile.
+    """
+    grid.check(out)
+    jobs = grid.jobs(out)
+    if client is not None:
+        outcomes = run_jobs_on(client, jobs)
+    else:
+        count = workers_for(jobs, workers)
+        with workers_starting(count):
+            _rehearse(jobs)
+        outcomes = run_jobs(jobs, count)
+    show = nullcontext(lambda outcome: None) if quiet else live(jobs)
+    ended = []
+    with warnings.catch_warnings(record=True) as heard, show as tell:  # warnings would tear the overview
+        for outcome in outcomes:
+            tell(outcome)
+            ended.append(outcome)
+    for words in dict.fromkeys(str(warning.message) for warning in heard):
+        warnings.warn(words, stacklevel=2)
+    return ended
+
+
+def _rehearse(jobs: Sequence[Job]) -> None:
+    """Load the data, which downloads them once, and build every network: what is wrong is said before any training."""
+    from multipartite.experiments.run.setup import assemble, prepare  # bring torch
+
+    data = prepare(jobs[0].config)
+    for config in {job.config.pooling: job.config for job in jobs}.values():
+        assemble(config, data)
 
 
 def place(out: Path, word: str, seed: int) -> Path:

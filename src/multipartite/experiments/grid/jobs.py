@@ -10,10 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from multipartite.errors import InputError
+from multipartite.errors import InputError, sentence
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.store import Epoch, Summary, leftovers, lock_file, progress
-from multipartite.experiments.run.training import train_run
 from multipartite.experiments.run.watching import Watcher
 
 __all__ = ["Job", "Outcome", "die_with", "work"]
@@ -52,6 +51,11 @@ class Outcome:
     summary: Summary | None = None
     failure: str | None = None
 
+    def __str__(self) -> str:
+        if self.summary is not None:
+            return f"{self.job.name}: test error {self.summary.test.top1:.2f}%"
+        return f"{self.job.name}: {self.failure or 'paused'}"
+
 
 class _Paused(Exception):
     pass
@@ -84,6 +88,8 @@ def work(job: Job) -> Outcome:
     >>> work(Job(config, Path(tempfile.mkdtemp()) / "max" / "seed-0")).summary.epochs
     1
     """
+    from multipartite.experiments.run.training import train_run  # brings torch, which a list of jobs need not wait for
+
     if job.until is not None and time.time() > job.until:
         return Outcome(job)
     try:
@@ -98,8 +104,10 @@ def work(job: Job) -> Outcome:
             lock.unlink(missing_ok=True)  # whoever still waits for it will find the run finished
     except _Paused:
         return Outcome(job)
-    except (InputError, OSError) as error:
+    except InputError as error:
         return Outcome(job, failure=str(error))
+    except OSError as error:
+        return Outcome(job, failure=sentence(error))
     except Exception as error:  # whatever it is, it must not take the other runs with it
         return Outcome(job, failure=f"{type(error).__name__}: {error}")
     return Outcome(job, summary)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multipartite.experiments.grid.jobs import Job
+from multipartite.experiments.grid.jobs import Job, Outcome
 from multipartite.experiments.run.store import Progress, progress
 
 if TYPE_CHECKING:
@@ -81,14 +82,22 @@ def _clock(seconds: float) -> str:
 
 
 @contextmanager
-def live(jobs: Sequence[Job], console: Console | None = None) -> Iterator[None]:
-    """Show the overview while the block runs, on the terminal of standard error; silent where there is none."""
+def live(jobs: Sequence[Job], console: Console | None = None) -> Iterator[Callable[[Outcome], None]]:
+    """Show how the jobs go while the block runs, on standard error; give what is told of every job that ended.
+
+    A terminal shows the overview, drawn anew all the time; elsewhere every job that ended is a line.
+    """
     from rich.console import Console
     from rich.live import Live
 
     console = console or Console(stderr=True)
-    if not console.is_terminal:
-        yield
+    if console.is_terminal:
+        with Live(Overview(jobs), console=console, refresh_per_second=2, transient=True):
+            yield lambda outcome: None
         return
-    with Live(Overview(jobs), console=console, refresh_per_second=2, transient=True):
-        yield
+    ended = itertools.count(1)
+
+    def tell(outcome: Outcome) -> None:
+        print(f"{next(ended)}/{len(jobs)} {outcome}", file=console.file, flush=True)
+
+    yield tell

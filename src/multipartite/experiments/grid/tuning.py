@@ -17,13 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
-
 from multipartite import pooling
 from multipartite.errors import InputError
 from multipartite.experiments.grid.comparison import place
 from multipartite.experiments.grid.jobs import Job
 from multipartite.experiments.grid.workers import run_jobs, workers_starting
+from multipartite.experiments.run import networks
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.setup import assemble, prepare
 from multipartite.experiments.run.store import read_run, write_json
@@ -134,7 +133,8 @@ def tune(
     with workers_starting(workers):
         data = prepare(base)
         net = assemble(dataclasses.replace(base, pooling="max"), data)
-    words = settings(_pooled_channels(net), data.num_classes)
+    places = networks.pooling_layers(net, data.normalise(data.train.images[:1]))
+    words = settings([place.channels for place in places], data.num_classes)
     random.Random(base.seed).shuffle(words)
     for known in ("multipartite:assignment=stochastic", "multipartite"):  # the paper's two readings come first
         words.insert(0, words.pop(words.index(known)))
@@ -162,17 +162,6 @@ def tune(
     trials = tuple(sorted(best.values(), key=lambda trial: (-trial.epochs, trial)))
     write_json(out / "tuning.json", [dataclasses.asdict(trial) for trial in trials])
     return Tuned(trials[0].word, trials)
-
-
-def _pooled_channels(net: nn.Sequential) -> list[int]:
-    """Channels that every pooling layer of a network gets: those of the convolution before it."""
-    found, channels = [], 0
-    for name, layer in net.named_children():
-        if isinstance(layer, nn.Conv2d):
-            channels = layer.out_channels
-        elif name.startswith("pool"):
-            found.append(channels)
-    return found
 
 
 def _trial(job: Job, epochs: int) -> Trial | None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from multipartite.errors import InputError
 from multipartite.experiments.grid.jobs import Job, Outcome, die_with, work
+from multipartite.registry import Entries, added, take_over
 
 __all__ = ["cores", "run_jobs", "workers_for", "workers_starting"]
 
@@ -99,12 +100,14 @@ def _parallel(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
 
     pool = Parallel(n_jobs=workers, backend="loky", return_as="generator_unordered", batch_size=1)
     try:
-        yield from pool(delayed(_work)(job, os.getpid(), os.getcwd()) for job in jobs)
+        given = (os.getpid(), os.getcwd(), added())
+        yield from pool(delayed(_work)(job, *given) for job in jobs)
     except TerminatedWorkerError:
         warnings.warn("a worker was killed; its run goes on from its checkpoint", stacklevel=2)
 
 
-def _work(job: Job, parent: int, folder: str) -> Outcome:
+def _work(job: Job, parent: int, folder: str, entries: Entries) -> Outcome:
     die_with(parent)
+    take_over(entries)
     os.chdir(folder)  # paths are relative to where the parent is now, not to where it was when it started the worker
     return work(job)

@@ -62,7 +62,7 @@ class Explanation:
     looks: list[Look]
 
 
-def explain(net: nn.Sequential, data: Dataset, index: int) -> Explanation:
+def explain(net: nn.Module, data: Dataset, index: int) -> Explanation:
     """Send the test image `index` through a trained network in evaluation mode, and look.
 
     Examples
@@ -89,7 +89,7 @@ def explain(net: nn.Sequential, data: Dataset, index: int) -> Explanation:
     )
 
 
-def look(net: nn.Sequential, x: Tensor) -> tuple[Tensor, list[Look]]:
+def look(net: nn.Module, x: Tensor) -> tuple[Tensor, list[Look]]:
     """Send one image (1, C, H, W) through, and look at every layer whose name begins with ``pool``."""
     looks = []
     origin, pitch = 0.0, 1.0

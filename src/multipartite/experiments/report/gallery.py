@@ -77,13 +77,13 @@ def gallery(collection: Collection, poolings: Sequence[str]) -> Gallery:
     return Gallery(tuple(strips), labels)
 
 
-def _restored(run: Run, data: Dataset, tensors: dict[str, Tensor]) -> nn.Sequential:
+def _restored(run: Run, data: Dataset, tensors: dict[str, Tensor]) -> nn.Module:
     net = assemble(run.config, data)
     checkpoint.restore(tensors, net)
     return net.eval()
 
 
-def _strips(pooling: str, net: nn.Sequential, batch: Tensor, plain: list[Any]) -> list[Strip]:
+def _strips(pooling: str, net: nn.Module, batch: Tensor, plain: list[Any]) -> list[Strip]:
     looks = [look(net, image[None])[1][0] for image in batch]
     strips = []
     if looks[0].kind == "score":

@@ -8,10 +8,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from multipartite import pooling
 from multipartite.errors import InputError, unknown
+from multipartite.experiments.data import check_name
 from multipartite.experiments.run import networks
-from multipartite.words import Places
+from multipartite.pooling import registry
+from multipartite.words import Places, Word
 
 __all__ = ["FORMAT", "PRECISIONS", "RunConfig"]
 
@@ -31,11 +32,11 @@ class RunConfig:
     Parameters
     ----------
     dataset : str
-        Name of a data set or a folder of images, one sub-folder a class.
+        Name of a data set, a folder of images with one sub-folder a class, or ``package.module:attribute``.
     network : str
-        ``lenet``, ``zeiler``, ``small`` or ``auto``, with ``:width=maps`` where wanted.
+        Name of a network, ``auto``, or ``package.module:function``, with ``:option=value,...`` where wanted.
     pooling : str
-        A pooling of the registry, ``name[:option=value,...]``, in every pooling place.
+        A pooling of the registry, ``name[:option=value,...]``, in every pooling place; or one a place, ``word|word``.
     epochs, batch_size : int
         A last batch that would not be full is left out; the order is new in every epoch.
     seed : int
@@ -91,9 +92,14 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         self._check_values()
-        networks.parse(self.network)
-        for word in Places.parse(self.pooling).words:
-            pooling.create(word, 2, num_classes=2)
+        words = Places.parse(self.pooling).words
+        check_name(self.dataset)  # names first: what is mistyped is said before torch is imported
+        networks.find(Word.parse(self.network).name)
+        for word in words:
+            registry.find(word.name)
+        networks.resolve(self.network)
+        for word in words:
+            registry.create(word, 2, num_classes=2)
 
     def _check_values(self) -> None:
         for name in ("epochs", "batch_size", "devices", "num_nodes", "limit", "threads"):
@@ -152,5 +158,5 @@ class RunConfig:
     def recipe(self, channels: int, size: tuple[int, int]) -> networks.Recipe:
         """Settle what SGD is given: the network's recipe, but for what is set here."""
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(networks.Recipe)}
-        default = networks.recipe(self.network, channels, size)
+        default = networks.find(Word.parse(self.network).name, channels, size).recipe
         return dataclasses.replace(default, **{k: v for k, v in given.items() if v is not None})

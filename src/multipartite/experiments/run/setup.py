@@ -37,7 +37,7 @@ def prepare(config: RunConfig) -> Dataset:
     return data
 
 
-def assemble(config: RunConfig, data: Dataset) -> nn.Sequential:
+def assemble(config: RunConfig, data: Dataset) -> nn.Module:
     """Build the network of a run for its data, with initial weights that depend on the seed alone.
 
     Examples
@@ -57,7 +57,7 @@ def assemble(config: RunConfig, data: Dataset) -> nn.Sequential:
     )
 
 
-def load_trained(path: Path | str, data_dir: str | None = None) -> tuple[Run, Dataset, nn.Sequential]:
+def load_trained(path: Path | str, data_dir: str | None = None) -> tuple[Run, Dataset, nn.Module]:
     """Give a run, its data and its network with the weights of its newest checkpoint, in evaluation mode.
 
     The data are looked for in `data_dir` where it is given, else where the run found them.

@@ -119,7 +119,6 @@ def train_run(config: RunConfig, out: Path | str, *, watcher: Watcher | None = N
 def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: Fabric, watcher: Watcher) -> Summary:
     """Train from the newest checkpoint in `out`, or from the start, to the end; write everything there."""
     channels, *size = data.shape
-    network, width = networks.parse(config.network, channels, (size[0], size[1]))
     recipe = config.recipe(channels, (size[0], size[1]))
     layout = torch.channels_last if config.channels_last else torch.contiguous_format
     peak = PeakMemory(fabric.device)
@@ -225,7 +224,7 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
         peak_memory=peak.read(),
         device=str(fabric.device),
         threads=torch.get_num_threads(),
-        network=f"{network}:width={width}",
+        network=str(networks.resolve(config.network, channels, (size[0], size[1]))),
         initial=initial,
         order=checkpoint.digest(orders),
         final=checkpoint.digest(checkpoint.state(net, sgd)),
