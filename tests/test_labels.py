@@ -1,11 +1,15 @@
 """Labels as users give them."""
 
+import math
+
 import pytest
 import torch
 from torch.testing import assert_close
 
+import multipartite as mp
 from multipartite.errors import InputError
 from multipartite.labels import Labels
+from windows import LAYERS
 
 SOFT = torch.tensor([[0.5, 0.5, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.25, 0.25, 0.5]], dtype=torch.float64)
 ROWS = torch.arange(8.0, dtype=torch.float64).reshape(4, 2)
@@ -71,3 +75,65 @@ def test_an_unsigned_class_is_not_mistaken_for_the_ignored_one():
 def test_refuses_other_labels(y, message):
     with pytest.raises(InputError, match=message):
         Labels.of(y, 3)
+
+
+def counted(y, num_classes, shape):
+    """Class counts of a layer that has seen ones of `shape` with labels y, all pixels."""
+    layer = LAYERS[len(shape) - 2](1, num_classes=num_classes, gather=None, assignment="hard", max_rows=None)
+    with mp.supervise(y):
+        layer(torch.ones(shape))
+    return layer.statistics.count
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool, torch.float32])
+@pytest.mark.parametrize(
+    ("c", "shape"),
+    [
+        (6, (4, 2, 2, 3)),  # as many classes as pixels
+        (5, (5, 2, 2, 3)),  # as images
+        (3, (4, 2, 2, 3)),  # as columns
+        (4, (4, 2, 4, 4)),  # as rows, columns and images
+        (4, (3, 2, 4)),
+        (3, (3, 2, 3)),
+        (8, (3, 2, 2, 2, 2)),
+        (2, (2, 2, 2, 2, 2)),
+    ],
+)
+def test_one_hot_labels_count_images_whatever_the_sizes(c, shape, dtype):
+    y = torch.arange(shape[0]) % c
+    hot = torch.nn.functional.one_hot(y, c).to(dtype)
+    pixels = math.prod(shape[2:])
+    expected = pixels * torch.bincount(y, minlength=c)
+    assert counted(hot, c, shape).tolist() == counted(y, c, shape).tolist() == expected.tolist()
+
+
+def test_one_hot_labels_of_nineteen_classes_and_the_pixels_that_the_defaults_look_at():
+    y = torch.arange(100) % 19
+    pools = [mp.MultipartitePool2d.printed(2, num_classes=19) for _ in range(2)]
+    for pool, labels in zip(pools, (y, torch.nn.functional.one_hot(y, 19)), strict=True):
+        with mp.supervise(labels):
+            pool(torch.rand(100, 8, 24, 24, generator=torch.Generator().manual_seed(0)))
+    assert torch.equal(pools[0].statistics.count, pools[1].statistics.count)
+    torch.testing.assert_close(pools[0].statistics.mean, pools[1].statistics.mean)
+
+
+@pytest.mark.parametrize(("c", "shape"), [(6, (4, 2, 2, 3)), (3, (3, 2, 3, 3)), (4, (3, 2, 4)), (8, (3, 2, 2, 2, 2))])
+def test_labels_a_pixel_count_pixels_whatever_the_sizes(c, shape):
+    y = torch.randint(c, (shape[0], *shape[2:]), generator=torch.Generator().manual_seed(1))
+    assert counted(y, c, shape).tolist() == torch.bincount(y.flatten(), minlength=c).tolist()
+
+
+def test_weights_a_row_count_as_often():
+    X, y = torch.randn(6, 2, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
+    times = torch.tensor([1, 2, 0, 3, 1, 2])
+    weighted = mp.ClassStatistics(3, 2).update(X, y, weight=times)
+    repeated = mp.ClassStatistics(3, 2).update(X.repeat_interleave(times, 0), y.repeat_interleave(times))
+    for name in ("count", "mean", "scatter"):
+        assert_close(getattr(weighted, name), getattr(repeated, name))
+
+
+def test_another_index_may_be_ignored():
+    with mp.supervise(torch.tensor([[0, 255], [1, 1]]), ignore_index=255):
+        layer = mp.MultipartitePool1d(1, num_classes=2, gather=None, assignment="hard")
+        layer(torch.ones(2, 3, 2))
+    assert layer.statistics.count.tolist() == [1, 2]

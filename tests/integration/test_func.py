@@ -121,3 +121,27 @@ def test_two_forwards_one_backward(assignment):
         second = model(x2).sum()
     (first + second).backward()
     assert model[0].weight.grad.isfinite().all()
+
+
+OPTIONS = [{}, {"assignment": "lines", "focus": 0.5}, {"gather": None, "assignment": "hard"}, {"gather": "average"}]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_torch_fx_takes_a_layer_as_a_leaf(options):
+    model = taught(**options).eval()
+    traced = torch.fx.symbolic_trace(model)
+    assert [node.target for node in traced.graph.nodes if node.op == "call_module"] == ["0", "1", "2"]
+    x, _ = batch(1, dtype=torch.float64)
+    torch.testing.assert_close(traced(x), model(x))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("options", OPTIONS)
+def test_torch_jit_traces_a_frozen_layer_for_one_size(options):
+    model = mp.freeze(taught(**options)).eval()
+    x, _ = batch(1, dtype=torch.float64)
+    with torch.no_grad():
+        traced = torch.jit.trace(model, x)
+    other, _ = batch(2, dtype=torch.float64)
+    torch.testing.assert_close(traced(other), model(other))

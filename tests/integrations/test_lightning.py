@@ -40,15 +40,15 @@ def model_of(lightning, fail_at=None):
     class Net(lightning.LightningModule):
         def __init__(self):
             super().__init__()
-            self.pool = mp.MultipartitePool2d(2, num_classes=3, momentum=0.0)
+            self.pool = mp.MultipartitePool2d.printed(2, num_classes=3, momentum=0.0)
             self.net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), self.pool, nn.Flatten(), nn.Linear(36, 3))
             self.seen, self.validated = [], []
 
         def training_step(self, batch, index):
             if index == fail_at:
                 raise RuntimeError("stopped on purpose")
-            x, y = (batch["image"], batch["label"]) if isinstance(batch, dict) else batch
-            self.seen.append(current_labels().tolist())
+            x, y = (batch["image"], batch["truth"]) if isinstance(batch, dict) else batch
+            self.seen.append(current_labels()[0].tolist())
             assert self.seen[-1] == y.tolist()
             return F.cross_entropy(self.net(x), y)
 
@@ -111,13 +111,13 @@ def test_labels_are_gone_when_the_module_skips_the_rest_of_an_epoch(lightning):
 def test_a_function_takes_the_labels_out_of_a_batch(lightning):
     from multipartite.integrations.lightning import Supervise
 
-    data = [{"image": torch.rand(8, 8)[None], "label": i % 3} for i in range(8)]
+    data = [{"image": torch.rand(8, 8)[None], "truth": i % 3} for i in range(8)]
     model = model_of(lightning)
-    callback = Supervise(lambda batch: batch["label"])
+    callback = Supervise(lambda batch: batch["truth"])
     trainer_of(lightning, callback, max_epochs=1).fit(model, DataLoader(data, batch_size=4))
     assert model.pool.updates == 2
     other = model_of(lightning)
-    with pytest.raises(InputError, match=r"must be \(input, labels\), got dict; give Supervise a function"):
+    with pytest.raises(InputError, match=r"must be \(input, labels\) or dicts .* got dict with image, truth; give"):
         trainer_of(lightning, Supervise(), max_epochs=1).fit(other, DataLoader(data, batch_size=4))
     assert current_labels() is None
 

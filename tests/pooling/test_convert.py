@@ -3,6 +3,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 import multipartite as mp
 from multipartite.errors import InputError
@@ -169,7 +170,7 @@ def test_the_copy_of_a_converted_model_learns_alone_and_reverts():
     with mp.supervise(torch.tensor([0, 1])):
         twin(torch.rand(2, 1, 8, 8))
     assert twin[1].steps == 1
-    assert model[1].num_channels is None
+    assert model[1].steps == 0
     assert type(mp.revert(twin)[1]) is nn.MaxPool2d
     assert type(model[1]) is mp.MultipartitePool2d
 
@@ -218,3 +219,38 @@ def test_what_one_layer_cannot_be_leaves_all_as_they_were():
     with pytest.raises(InputError, match=r"layer '1'.*cannot become 'stochastic'.*return_indices"):
         mp.convert(model, 3, "stochastic")
     assert all(type(m) is nn.MaxPool2d for m in model)
+
+
+def plain():
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Sequential(nn.Conv2d(6, 8, 3), nn.ReLU()), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3),
+    )  # fmt: skip
+
+
+def test_channels_are_known_where_the_layer_before_says_them():
+    model = mp.convert(plain(), 3)
+    assert [model[3].num_channels, model[5].num_channels] == [6, None]  # what a block gives is not looked into
+
+
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: (x,), lambda x: {"input": x}])
+def test_an_example_tells_the_channels_of_every_layer(form):
+    model, example = plain().train(), form(torch.rand(2, 1, 10, 10))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    mp.convert(model, 3, example=example)
+    assert [model[3].num_channels, model[5].num_channels] == [6, 8]
+    assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in before.items())
+    assert all(module.training for module in model.modules())
+    with pytest.warns(UserWarning, match="has seen no labels yet"):  # the dry run did not use the warning up
+        model.eval()(torch.rand(2, 1, 10, 10))
+
+
+def test_an_average_of_a_converted_model_follows_from_the_first_batch_on():
+    model = mp.convert(plain(), 3, example=torch.rand(1, 1, 10, 10))
+    averaged = AveragedModel(model, use_buffers=True)
+    for step in range(2):
+        with mp.supervise(torch.arange(6) % 3):
+            model(torch.rand(6, 1, 10, 10, generator=torch.Generator().manual_seed(step)))
+        averaged.update_parameters(model)
+    assert averaged.module[3].statistics.total > 0
+    assert torch.isfinite(averaged.module.eval()(torch.rand(2, 1, 10, 10))).all()

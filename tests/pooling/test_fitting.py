@@ -166,3 +166,29 @@ def test_bad_input_is_refused_and_everything_put_back(batches, options, message,
 def test_a_model_without_multipartite_layers_is_refused():
     with pytest.raises(InputError, match="no multipartite layers to fit"):
         mp.fit(nn.Sequential(nn.ReLU()), BATCHES)
+
+
+class Named(nn.Module):
+    """Takes its images by name, as models of Hugging Face do."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = network()
+
+    def forward(self, pixel_values, scale=1.0):
+        return self.net(pixel_values * scale)
+
+
+@pytest.mark.parametrize("name", ["labels", "label", "target"])
+def test_batches_may_be_dicts(name):
+    batches = [{"pixel_values": x, name: y} for x, y in BATCHES]
+    model = mp.fit(Named(), batches)
+    assert same(snapshot(model.net[6]), snapshot(mp.fit(network(), BATCHES)[6]))
+
+
+def test_functions_take_inputs_and_labels_out_of_a_batch():
+    batches = [{"image": x, "truth": y} for x, y in BATCHES]
+    model = mp.fit(network(), batches, inputs=lambda batch: batch["image"], labels=lambda batch: batch["truth"])
+    assert same(snapshot(model[6]), snapshot(mp.fit(network(), BATCHES)[6]))
+    with pytest.raises(InputError, match=r"dicts with one of labels, label, .* got dict with image, truth; give"):
+        mp.fit(network(), batches)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import multipartite as mp
+from multipartite.pooling.learning import Pending
 from windows import activations, labelled, printed2d, same, snapshot, taught
 
 CRITERIA = ["kl", "bhattacharyya", "ttest", "information"]
@@ -168,3 +169,35 @@ def test_a_state_that_learns_thaws_a_frozen_layer():
         with mp.supervise(labelled()[1]):
             pool.train()(labelled(seed=7)[0])
     assert same(snapshot(other), snapshot(layer))
+
+
+@pytest.mark.parametrize("options", [{}, {"assignment": "lines"}, {"criterion": "information"}])
+def test_a_layer_first_run_in_inference_mode_can_be_trained(options):
+    model = nn.Sequential(nn.Conv2d(1, 6, 3), mp.MultipartitePool2d(2, num_classes=3, **options))
+    x, labels = torch.rand(12, 1, 8, 8), torch.arange(12) % 3
+    with torch.inference_mode(), pytest.warns(UserWarning, match="has seen no labels yet"):
+        model.eval()(x)
+    with mp.supervise(labels):
+        model.train()(x).sum().backward()
+    assert model[1].updates == 1
+    with torch.inference_mode():
+        mp.fit(model, [(x, labels)])
+    with mp.supervise(labels):
+        model.train()(x).sum().backward()
+
+
+def test_what_one_process_has_seen_since_the_last_refit_is_part_of_the_state():
+    layer, other = taught(), fresh()
+    x, labels = labelled(seed=3)
+    layer.pending = Pending(layer.statistics.empty().update(x, labels), kept=0.9, turns=2)
+    state = layer.state_dict()
+    assert not any(name.startswith("pending") for name, _ in layer.named_buffers())  # which DDP would copy around
+    other.load_state_dict(state)
+    layer.double()  # moving a layer loses nothing either
+    for pool in (layer, other):
+        assert (pool.pending.kept, pool.pending.turns, pool.pending.missing) == (0.9, 2, 0)
+        assert pool.join()
+        assert pool.pending is None
+    assert same(snapshot(other), snapshot(layer))
+    expected = taught().statistics.decay(0.1).update(x, labels)
+    torch.testing.assert_close(layer.statistics.scatter, expected.scatter)

@@ -12,8 +12,10 @@ from torch import nn
 from multipartite.errors import InputError
 from multipartite.pooling import registry
 from multipartite.pooling.adaptive import adapt
+from multipartite.pooling.fitting import call, in_evaluation
 from multipartite.pooling.learning import SupervisedLayer
 from multipartite.pooling.selection import Selector, by_identity, dimensions, poolings, reason_to_stay, selectors
+from multipartite.pooling.window import Pool
 from multipartite.words import Word
 
 __all__ = ["Plan", "Replacement", "convert", "revert"]
@@ -22,6 +24,12 @@ Model = TypeVar("Model", bound=nn.Module)
 
 # what a layer says of its window besides kernel_size, stride and padding, and what goes without saying
 _EXTRAS = {"dilation": 1, "ceil_mode": False, "return_indices": False}
+# layers that give as many channels as they get
+_SAME_CHANNELS = (
+    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Hardswish,
+    nn.Identity, nn.Dropout, nn.Dropout2d, nn.LocalResponseNorm, nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d,
+    nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, Pool,
+)  # fmt: skip
 # a user's hooks live in these; shared with the new layer, so that their handles still remove them
 _HOOKS = [
     "_forward_hooks",
@@ -74,6 +82,7 @@ def convert(
     *,
     only: Selector | Iterable[Selector] | None = ...,
     skip: Selector | Iterable[Selector] | None = ...,
+    example: Any = ...,
     dry_run: Literal[False] = ...,
     **options: Any,
 ) -> Model: ...
@@ -87,6 +96,7 @@ def convert(
     *,
     only: Selector | Iterable[Selector] | None = ...,
     skip: Selector | Iterable[Selector] | None = ...,
+    example: Any = ...,
     dry_run: Literal[True],
     **options: Any,
 ) -> Plan: ...
@@ -99,6 +109,7 @@ def convert(
     *,
     only: Selector | Iterable[Selector] | None = None,
     skip: Selector | Iterable[Selector] | None = None,
+    example: Any = None,
     dry_run: bool = False,
     **options: Any,
 ) -> Any:
@@ -122,6 +133,10 @@ def convert(
         layer (adaptive to size 1) is replaced only if its class or its full name is given.
     skip : like `only`, optional
         Which layers stay.
+    example : Tensor, tuple of arguments or dict of them, optional
+        Input for a dry run, which finds the channels of every new layer. Without it they are found where a layer that
+        says how many channels it gives comes before it in an ``nn.Sequential``; else they are known from the first
+        batch, and whatever copies the model before that (``AveragedModel``, DDP) copies a layer without statistics.
     dry_run : bool
         List what would be done, and do nothing.
     **options
@@ -155,6 +170,7 @@ def convert(
         if item.new is not None:
             _take_over(item.new, item.old)
             model = _put(model, item.names, item.new)
+    _allocate(model, [item.new for item in plan if isinstance(item.new, SupervisedLayer)], example)
     return model
 
 
@@ -206,6 +222,42 @@ def _take_over(new: nn.Module, old: nn.Module) -> None:
     for hooks in _HOOKS:
         setattr(new, hooks, getattr(old, hooks))
     new.__dict__["_replaced"] = [old]  # not a submodule: nothing walks into it
+
+
+def _allocate(model: nn.Module, layers: list[SupervisedLayer], example: Any) -> None:
+    """Make the buffers of new layers whose channels can be known now."""
+    if example is not None:
+        _met_by(model, layers, example)
+        return
+    for module in model.modules():
+        if isinstance(module, nn.Sequential):
+            channels: int | None = None
+            for layer in module:
+                if isinstance(layer, SupervisedLayer) and layer in layers:
+                    if channels is not None and layer.num_channels is None:
+                        layer.allocate(channels)
+                elif not isinstance(layer, _SAME_CHANNELS):
+                    given = getattr(layer, "out_channels", getattr(layer, "num_features", None))
+                    channels = given if isinstance(given, int) else None
+
+
+def _met_by(model: nn.Module, layers: list[SupervisedLayer], example: Any) -> None:
+    """Run the model once in evaluation mode and let every layer take the channels that it meets."""
+
+    def allocate(layer: nn.Module, args: tuple[Any, ...]) -> None:
+        if isinstance(layer, SupervisedLayer) and layer.num_channels is None:
+            layer.allocate(args[0].shape[-layer.window.dims - 1], args[0].device)
+
+    hooks = [layer.register_forward_pre_hook(allocate) for layer in layers]
+    try:
+        with torch.no_grad(), warnings.catch_warnings(), in_evaluation(model):
+            warnings.filterwarnings("ignore", message=".*has seen no labels yet")
+            call(model, example)
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for layer in layers:
+            layer._warned = False  # the dry run is not the user's
 
 
 def _put(model: nn.Module, names: tuple[str, ...], new: nn.Module) -> nn.Module:

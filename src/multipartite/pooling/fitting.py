@@ -14,7 +14,7 @@ from multipartite.errors import InputError
 from multipartite.labels import IGNORE, supervise
 from multipartite.pooling.learning import SupervisedLayer
 
-__all__ = ["fit", "freeze", "labels_of"]
+__all__ = ["call", "fit", "freeze", "in_evaluation", "labels_of"]
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -81,14 +81,14 @@ def fit(
     if device is None:
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
     met: list[SupervisedLayer] = []  # in the order in which the model runs them
-    with _in_evaluation(model), _undone_by_errors(layers):
+    with in_evaluation(model), _undone_by_errors(layers):
         for done in range(min(passes, len(layers))):
             batches = 0
             with _fitting([layer for layer in layers if layer not in met[:done]], met):
                 for batch in _shown(loader, progress, f"fit {done + 1}/{passes}"):
                     y = (labels or labels_of)(batch)
                     with supervise(torch.as_tensor(y).to(device), ignore_index=ignore_index):
-                        _call(model, _inputs_of(batch) if inputs is None else inputs(batch), device)
+                        call(model, _inputs_of(batch) if inputs is None else inputs(batch), device)
                     batches += 1
             if not batches:
                 raise InputError("the loader gave no batches: there is nothing to fit to")
@@ -122,20 +122,27 @@ def _inputs_of(batch: Any) -> Any:
     return batch[0]
 
 
-def _call(model: nn.Module, inputs: Any, device: torch.device | str) -> None:
+def call(model: nn.Module, inputs: Any, device: torch.device | str | None = None) -> Any:
+    """Call a model with a tensor, a tuple of arguments or a dict of them, moved to `device`.
+
+    Examples
+    --------
+    >>> call(nn.Identity(), (torch.ones(1),))
+    tensor([1.])
+    """
+
     def moved(value: Any) -> Any:
-        return value.to(device) if isinstance(value, torch.Tensor) else value
+        return value.to(device) if isinstance(value, torch.Tensor) and device is not None else value
 
     if isinstance(inputs, Mapping):
-        model(**{name: moved(value) for name, value in inputs.items()})
-    elif isinstance(inputs, tuple | list):
-        model(*map(moved, inputs))
-    else:
-        model(moved(inputs))
+        return model(**{name: moved(value) for name, value in inputs.items()})
+    if isinstance(inputs, tuple | list):
+        return model(*map(moved, inputs))
+    return model(moved(inputs))
 
 
 @contextmanager
-def _in_evaluation(model: nn.Module) -> Iterator[None]:
+def in_evaluation(model: nn.Module) -> Iterator[None]:
     """In evaluation mode; afterwards every module is in its own mode again."""
     modes = [(m, m.training) for m in model.modules()]
     try:

@@ -165,7 +165,7 @@ def max_at(
     Tensor of shape (N, C, *out)
     """
     size = gathered_size(window, x.shape[2:]) if size is None else size
-    if torch.compiler.is_compiling():  # which traces no such function with a forward mode, and needs none
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # they trace no function of autograd, nor need one
         values = _MaxAt.forward(x.detach(), chosen, gathered, window, size)
         if not x.requires_grad:
             return values
