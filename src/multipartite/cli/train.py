@@ -33,6 +33,8 @@ def train(
     batch_size: Annotated[int, Option(help="Images a step, over all devices together.")] = 100,
     validation: Annotated[float, Option(help="Share of the training images kept for validation.")] = 0.1,
     augment: Annotated[bool, Option("--augment", help="Shift training images, and mirror them where it fits.")] = False,
+    label_smoothing: Annotated[float, Option(help="Share of each label spread over all classes.")] = 0.0,
+    mixup: Annotated[float, Option(help="Mix images in pairs, by a share from Beta(X, X); 0.2 is usual.")] = 0.0,
     lr: Annotated[float | None, Option(help="Learning rate at the start; else the network's.")] = None,
     momentum: Annotated[float | None, Option(help="Else the network's.")] = None,
     weight_decay: Annotated[float | None, Option(help="Else the network's.")] = None,

@@ -1,11 +1,22 @@
 """Batches: normalised as the data set says, in an order of seed and epoch alone."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from multipartite.experiments.data import Normaliser, Split, load
-from multipartite.experiments.run.batches import Images, TrainingBatches, batch_order, draw_moves, move, seed_step
+from multipartite.experiments.run.batches import (
+    Images,
+    TrainingBatches,
+    batch_order,
+    draw_moves,
+    move,
+    seed_step,
+    soften,
+)
 
 
 def test_batches_are_normalised_as_the_data_set_does_it():
@@ -81,7 +92,7 @@ def test_moves_reach_an_eighth_of_the_side_and_are_spread_evenly(side, reach):
 
 def test_training_batches_are_the_images_in_their_order_and_no_more_where_nothing_is_asked():
     images = photographs()
-    batches = TrainingBatches(images, seed=4, batch_size=40, flips=True)
+    batches = TrainingBatches(images, seed=4, batch_size=40, num_classes=3, flips=True)
     assert batches.steps == 2
     for epoch, step in [(0, 0), (1, 1), (0, 1)]:
         expected, labels = images.batch(batch_order(4, epoch, 90)[40 * step : 40 * step + 40])
@@ -92,7 +103,7 @@ def test_training_batches_are_the_images_in_their_order_and_no_more_where_nothin
 
 def test_moved_batches_depend_on_seed_epoch_and_step_alone():
     def batch(seed=0, epoch=0, step=0, **options):
-        options = {"augment": True, "flips": True, **options}
+        options = {"num_classes": 3, "augment": True, "flips": True, **options}
         return TrainingBatches(photographs(), seed=seed, batch_size=30, **options).at(epoch, step).images
 
     state = torch.get_rng_state()
@@ -110,10 +121,51 @@ def test_moved_batches_depend_on_seed_epoch_and_step_alone():
 
 
 def test_processes_share_the_batch_of_one():
-    whole = TrainingBatches(photographs(), seed=2, batch_size=30, augment=True, flips=True).at(1, 2)
+    options = {"seed": 2, "batch_size": 30, "num_classes": 3, "augment": True, "flips": True, "mixup": 0.4}
+    whole = TrainingBatches(photographs(), **options).at(1, 2)
     for rank in range(3):
-        share = TrainingBatches(
-            photographs(), seed=2, batch_size=30, augment=True, flips=True, rank=rank, processes=3
-        ).at(1, 2)
-        assert share.images.equal(whole.images[rank::3])
-        assert share.labels.equal(whole.labels[rank::3])
+        share = TrainingBatches(photographs(), **options, rank=rank, processes=3).at(1, 2)
+        for name in ("images", "targets", "labels"):
+            assert getattr(share, name).equal(getattr(whole, name)[rank::3])
+
+
+def test_smoothed_labels_give_the_loss_of_torch():
+    labels, logits = torch.tensor([2, 0, 1, 2]), torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    targets = soften(labels, 3, 0.3)
+    torch.testing.assert_close(targets.sum(1), torch.ones(4))
+    expected = F.cross_entropy(logits, labels, label_smoothing=0.3)
+    torch.testing.assert_close(F.cross_entropy(logits, targets), expected)
+    batch = TrainingBatches(photographs(), seed=0, batch_size=30, num_classes=3, label_smoothing=0.3).at(0, 0)
+    assert batch.targets.equal(soften(batch.labels, 3, 0.3))
+
+
+def test_labels_stay_classes_where_nothing_softens_them():
+    batch = TrainingBatches(photographs(), seed=0, batch_size=30, num_classes=3, augment=True).at(0, 0)
+    assert batch.targets is batch.labels
+    assert batch.labels.dtype == torch.int64
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_images_and_labels_are_mixed_in_pairs_by_one_share(augment):
+    options = {"seed": 5, "batch_size": 30, "num_classes": 3, "augment": augment, "flips": True}
+    plain = TrainingBatches(photographs(), **options)
+    mixed = TrainingBatches(photographs(), **options, mixup=0.5, label_smoothing=0.1)
+    dominant = set()
+    for epoch, step in product(range(5), range(3)):
+        before, batch = plain.at(epoch, step), mixed.at(epoch, step)
+        random = np.random.default_rng((5, epoch, step, 1))
+        share, partner = random.beta(0.5, 0.5), random.permutation(30)
+        own, other = soften(before.labels, 3, 0.1), soften(before.labels[partner], 3, 0.1)
+        torch.testing.assert_close(batch.images, share * before.images + (1 - share) * before.images[partner])
+        torch.testing.assert_close(batch.targets, share * own + (1 - share) * other)
+        assert batch.labels.equal(batch.targets.argmax(1))
+        dominant.add(share >= 0.5)
+    assert dominant == {True, False}
+
+
+def test_shares_are_those_of_a_beta_distribution():
+    batches = TrainingBatches(photographs(2), seed=0, batch_size=2, num_classes=3, mixup=2.0)
+    weights = torch.stack([batches.at(epoch, 0).targets[0] for epoch in range(3000)])
+    shares = weights[weights.amax(1) < 1 - 1e-6].amax(1)  # of pairs that are two, the larger one
+    expected = np.random.default_rng(0).beta(2.0, 2.0, 10000)
+    assert shares.mean().item() == pytest.approx(np.maximum(expected, 1 - expected).mean(), abs=0.01)

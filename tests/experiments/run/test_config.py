@@ -30,6 +30,8 @@ def test_the_key_is_stable_across_processes_and_versions():
         {"precision": "64-true"},
         {"skip_unreadable": True},
         {"augment": True},
+        {"label_smoothing": 0.1},
+        {"mixup": 0.2},
     ],
 )
 def test_the_key_changes_with_what_is_trained(change):
@@ -54,6 +56,9 @@ def test_the_order_of_a_pooling_s_options_does_not_change_the_key():
         ({"limit": 0}, "limit must be at least 1"),
         ({"seed": -1}, "seed must be a whole number from 0"),
         ({"validation": 1.0}, "validation must be a share from 0 to below 1, got 1.0"),
+        ({"label_smoothing": 1.0}, "label_smoothing must be a share from 0 to below 1, got 1.0"),
+        ({"mixup": -0.2}, "mixup must be at least 0, got -0.2"),
+        ({"mixup": float("nan")}, "mixup must be at least 0, got nan"),
         ({"lr": 0.0}, "lr must be above 0"),
         ({"lr": float("nan")}, "lr must be above 0, got nan"),
         ({"momentum": 1.0}, r"momentum must lie in \[0, 1\)"),

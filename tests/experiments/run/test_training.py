@@ -13,12 +13,13 @@ import torch
 
 from multipartite import pooling
 from multipartite.errors import InputError
-from multipartite.experiments.run import checkpoint, store
+from multipartite.experiments.run import checkpoint, store, training
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.setup import load_trained
 from multipartite.experiments.run.store import read_run
 from multipartite.experiments.run.training import Interrupted, train_run
 from multipartite.experiments.run.watching import Watcher
+from multipartite.labels import supervise
 
 SMALL = RunConfig("digits", epochs=3, limit=330, batch_size=33, threads=1)
 TIMINGS = ("samples_per_second", "seconds", "peak_memory")
@@ -82,18 +83,37 @@ def test_stopped_and_gone_on_the_bits_are_the_same(tmp_path, word, steps):
     assert results(tmp_path / "parts") == results(tmp_path / "whole")
 
 
-AUGMENTED = dataclasses.replace(SMALL, augment=True)
-
-
-def test_augmented_runs_differ_and_go_on_to_the_same_bits(tmp_path):
-    plain, whole = train_run(SMALL, tmp_path / "plain"), train_run(AUGMENTED, tmp_path / "whole")
+@pytest.mark.parametrize("option", [{"augment": True}, {"label_smoothing": 0.1}, {"mixup": 0.2}], ids=str)
+def test_what_is_done_to_the_batches_goes_on_to_the_same_bits(tmp_path, option):
+    config = dataclasses.replace(SMALL, pooling="multipartite", **option)
+    plain = train_run(dataclasses.replace(SMALL, pooling="multipartite"), tmp_path / "plain")
+    whole = train_run(config, tmp_path / "whole")
     assert whole.order == plain.order
     assert whole.final != plain.final
     for count in (4, 10):
         with pytest.raises(Interrupted, match="stopped"):
-            train_run(AUGMENTED, tmp_path / "parts", watcher=StopAt(count))
-    train_run(AUGMENTED, tmp_path / "parts")
+            train_run(config, tmp_path / "parts", watcher=StopAt(count))
+    train_run(config, tmp_path / "parts")
     assert results(tmp_path / "parts") == results(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "64-true"])
+def test_soft_labels_reach_the_layers_and_errors_count_the_class_that_weighs_most(tmp_path, precision, monkeypatch):
+    seen = []
+
+    def watch(targets):
+        seen.append(targets)
+        return supervise(targets)
+
+    monkeypatch.setattr(training, "supervise", watch)
+    config = dataclasses.replace(SMALL, epochs=1, mixup=0.2, label_smoothing=0.1, precision=precision)
+    train_run(dataclasses.replace(config, pooling="multipartite"), tmp_path / "run")
+    assert len(seen) == 9
+    for targets in seen:
+        assert targets.shape == (33, 10)
+        assert targets.dtype == torch.float32
+        torch.testing.assert_close(targets.sum(1), torch.ones(33))
+    assert 0 < read_run(tmp_path / "run").metrics[0].train.top1 < 100
 
 
 def test_sigterm_is_as_polite_as_ctrl_c_and_handlers_are_given_back(tmp_path):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from multipartite.experiments.data import Normaliser, Split
 
-__all__ = ["Batch", "Images", "TrainingBatches", "batch_order", "draw_moves", "move", "seed_step"]
+__all__ = ["Batch", "Images", "TrainingBatches", "batch_order", "draw_moves", "move", "seed_step", "soften"]
 
 
 class Images:
@@ -70,25 +70,40 @@ class Images:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step of training sees: images (n, C, H, W), normalised, and their labels (n,)."""
+    """What one step of training sees.
+
+    Attributes
+    ----------
+    images : Tensor of shape (n, C, H, W)
+        Normalised.
+    targets : Tensor of shape (n,), int64, or (n, c), float32
+        What the loss and the layers are told: classes, or weights a class where labels are smoothed or mixed.
+    labels : Tensor of shape (n,), int64
+        The class that weighs most, against which errors are counted.
+    """
 
     images: Tensor
+    targets: Tensor
     labels: Tensor
 
 
 class TrainingBatches:
-    """The batches of a run; which images, and how they are moved, is a matter of seed, epoch and step alone.
+    """The batches of a run; which images, how moved and how mixed, is a matter of seed, epoch and step alone.
 
     Parameters
     ----------
     images : Images
         The training split.
-    seed, batch_size : int
+    seed, batch_size, num_classes : int
         Of the run; a batch is that of all processes together.
     augment : bool
         Whether images are moved at random: shifted, and mirrored where `flips` says so.
     flips : bool
         Whether a mirror image is as good an example.
+    label_smoothing : float
+        Share of each label that is spread over all classes (Szegedy et al. 2016).
+    mixup : float
+        Parameter of the Beta distribution that images are mixed by, in pairs (Zhang et al. 2018); 0 for none.
     rank, processes : int
         Which of how many processes this one is: each takes its share of every batch.
 
@@ -96,9 +111,11 @@ class TrainingBatches:
     --------
     >>> from multipartite.experiments.data import load
     >>> data = load("digits")
-    >>> batches = TrainingBatches(Images(data.train, data.normalise), seed=0, batch_size=50, augment=True)
-    >>> batches.steps, tuple(batches.at(0, 3).images.shape)
-    (28, (50, 1, 8, 8))
+    >>> images = Images(data.train, data.normalise)
+    >>> batches = TrainingBatches(images, seed=0, batch_size=50, num_classes=10, augment=True, mixup=0.2)
+    >>> batch = batches.at(epoch=0, step=3)
+    >>> batches.steps, tuple(batch.images.shape), tuple(batch.targets.shape), tuple(batch.labels.shape)
+    (28, (50, 1, 8, 8), (50, 10), (50,))
     """
 
     def __init__(
@@ -107,14 +124,18 @@ class TrainingBatches:
         *,
         seed: int,
         batch_size: int,
+        num_classes: int,
         augment: bool = False,
         flips: bool = False,
+        label_smoothing: float = 0.0,
+        mixup: float = 0.0,
         rank: int = 0,
         processes: int = 1,
     ) -> None:
         self.images = images
-        self.seed, self.batch_size = seed, batch_size
+        self.seed, self.batch_size, self.num_classes = seed, batch_size, num_classes
         self.augment, self.flips = augment, flips
+        self.label_smoothing, self.mixup = label_smoothing, mixup
         self.mine = slice(rank, None, processes)
         self._order = -1, torch.empty(0)  # of the epoch at hand
 
@@ -132,16 +153,43 @@ class TrainingBatches:
     def at(self, epoch: int, step: int) -> Batch:
         """Give this process's share of a batch."""
         rows = self.order(epoch)[step * self.batch_size :][: self.batch_size]
-        moves = self._moves(epoch, step)
-        images, labels = self.images.batch(rows[self.mine], None if moves is None else moves[self.mine])
-        return Batch(images, labels)
+        moves = None
+        if self.augment:
+            size = self.images.images.shape[-2:]
+            moves = draw_moves(self._random(epoch, step, 0), self.batch_size, size, flips=self.flips)
+        images, labels = self._take(rows, moves)
+        if not self.label_smoothing and not self.mixup:
+            return Batch(images, labels, labels)
+        targets = soften(labels, self.num_classes, self.label_smoothing)
+        if self.mixup:
+            random = self._random(epoch, step, 1)
+            share = random.beta(self.mixup, self.mixup)
+            partner = torch.from_numpy(random.permutation(self.batch_size))
+            others, other_labels = self._take(rows[partner], None if moves is None else moves[partner])
+            images.mul_(share).add_(others, alpha=1 - share)
+            targets.mul_(share).add_(soften(other_labels, self.num_classes, self.label_smoothing), alpha=1 - share)
+            labels = labels if share >= 0.5 else other_labels
+        return Batch(images, targets, labels)
 
-    def _moves(self, epoch: int, step: int) -> Tensor | None:
-        """Draw for the whole batch, whatever the number of processes."""
-        if not self.augment:
-            return None
-        random = np.random.default_rng((self.seed, epoch, step, 0))
-        return draw_moves(random, self.batch_size, self.images.images.shape[-2:], flips=self.flips)
+    def _random(self, epoch: int, step: int, purpose: int) -> np.random.Generator:
+        """Begin a sequence of numbers for the whole batch, whatever the number of processes."""
+        return np.random.default_rng((self.seed, epoch, step, purpose))
+
+    def _take(self, rows: Tensor, moves: Tensor | None) -> tuple[Tensor, Tensor]:
+        return self.images.batch(rows[self.mine], None if moves is None else moves[self.mine])
+
+
+def soften(labels: Tensor, num_classes: int, smoothing: float) -> Tensor:
+    """Turn classes (n,) into weights a class (n, c): a share of each label is spread over all classes.
+
+    Examples
+    --------
+    >>> soften(torch.tensor([1]), 4, 0.2)
+    tensor([[0.0500, 0.8500, 0.0500, 0.0500]])
+    """
+    spread = smoothing / num_classes
+    weights = torch.full((len(labels), num_classes), spread, device=labels.device)
+    return weights.scatter_(1, labels[:, None], 1 - smoothing + spread)
 
 
 def draw_moves(random: np.random.Generator, count: int, size: Iterable[int], *, flips: bool) -> Tensor:

@@ -19,10 +19,8 @@ __all__ = ["FORMAT", "PRECISIONS", "RunConfig"]
 FORMAT = 1  # of the run folder and its files
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true")
 _MACHINE = frozenset(["accelerator", "devices", "num_nodes", "threads", "data_dir", "download"])  # where, not what
-_LATER = {
-    "augment": False,
-    "skip_unreadable": False,
-}  # what older runs did not choose: at these values the key is theirs
+# What older runs did not choose: at these values the key is theirs.
+_LATER = {"augment": False, "label_smoothing": 0.0, "mixup": 0.0, "skip_unreadable": False}
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,10 @@ class RunConfig:
         Share of the training images kept for validation; 0 for none.
     augment : bool
         Whether training images are shifted at random, and mirrored where the data set says that it does no harm.
+    label_smoothing : float
+        Share of each label that is spread over all classes while training.
+    mixup : float
+        Parameter of the Beta distribution that training images are mixed by, in pairs, with their labels; 0 for none.
     lr, momentum, weight_decay, schedule : optional
         Of SGD; None is the recipe of the network.
     precision : str
@@ -76,6 +78,8 @@ class RunConfig:
     batch_size: int = 100
     validation: float = 0.1
     augment: bool = False
+    label_smoothing: float = 0.0
+    mixup: float = 0.0
     lr: float | None = None
     momentum: float | None = None
     weight_decay: float | None = None
@@ -110,6 +114,10 @@ class RunConfig:
             raise InputError(f"seed must be a whole number from 0 to 2**63 - 1, got {self.seed}")
         if not 0 <= self.validation < 1:
             raise InputError(f"validation must be a share from 0 to below 1, got {self.validation}")
+        if not 0 <= self.label_smoothing < 1:
+            raise InputError(f"label_smoothing must be a share from 0 to below 1, got {self.label_smoothing}")
+        if not 0 <= self.mixup < float("inf"):
+            raise InputError(f"mixup must be at least 0, got {self.mixup}; 0.2 is usual")
         if self.lr is not None and not 0 < self.lr < float("inf"):
             raise InputError(f"lr must be above 0, got {self.lr}")
         if self.momentum is not None and not 0 <= self.momentum < 1:

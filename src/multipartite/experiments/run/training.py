@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from multipartite.errors import InputError
 from multipartite.experiments.data import Dataset, Split
@@ -140,8 +140,11 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
         images,
         seed=config.seed,
         batch_size=config.batch_size,
+        num_classes=data.num_classes,
         augment=config.augment,
         flips=data.flips,
+        label_smoothing=config.label_smoothing,
+        mixup=config.mixup,
         rank=fabric.global_rank,
         processes=fabric.world_size,
     )
@@ -174,9 +177,9 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
                 seed_step(config.seed, now, fabric.global_rank, fabric.device)
 
                 batch = batches.at(epoch, step)
-                with supervise(batch.labels):
+                with supervise(batch.targets):
                     logits = model(batch.images)
-                    objective = F.cross_entropy(logits, batch.labels)
+                    objective = _loss(logits, batch.targets)
                 optimizer.zero_grad(set_to_none=True)
                 fabric.backward(objective)
                 optimizer.step()
@@ -233,6 +236,10 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
         write_metrics(out, position.history)
         write_summary(out, summary)
     return summary
+
+
+def _loss(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits, targets.to(logits.dtype) if targets.is_floating_point() else targets)
 
 
 @torch.no_grad()
