@@ -11,6 +11,8 @@ from multipartite import pooling
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.training import train_run
 
+OPTIONS = ["assignment=soft", "assignment=lines", "groups=4"]
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
@@ -19,7 +21,10 @@ def run(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("word", [*pooling.available(), "multipartite:assignment=soft", "multipartite:groups=4"])
+@pytest.mark.parametrize(
+    "word",
+    [*pooling.available(), *(f"multipartite:{option}" for option in OPTIONS)],
+)
 def test_every_pooling_gives_a_picture(tmp_path, word):
     train_run(RunConfig("digits", epochs=1, limit=300, pooling=word, threads=1), tmp_path / "run")
     status, out, err = run_words("explain", tmp_path / "run", "--index", 7, "--out", tmp_path / "seen.png")
@@ -27,6 +32,13 @@ def test_every_pooling_gives_a_picture(tmp_path, word):
     with Image.open(tmp_path / "seen.png") as picture:
         assert picture.size == (1920, 1080)
         assert len(picture.convert("RGB").getcolors(2**24)) > 100
+
+
+def test_a_network_of_somebody_s_own_is_opened_too(tmp_path):
+    config = RunConfig("digits", "networks_of_others:skipping", epochs=1, limit=300, threads=1, pooling="multipartite")
+    train_run(config, tmp_path / "run")
+    status, out, err = run_words("explain", tmp_path / "run")
+    assert (status, out, err) == (0, f"{tmp_path / 'run' / 'explain-0.png'}\n", "")
 
 
 def test_the_example_of_the_help_runs(run, monkeypatch):

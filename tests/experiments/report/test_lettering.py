@@ -9,7 +9,7 @@ from matplotlib import font_manager, rcParams
 from matplotlib.figure import Figure
 from PIL import Image
 
-from multipartite.experiments.report.explanation import Explanation, Look, draw
+from multipartite.experiments.report.explanation import Explanation, Look, Map, draw
 from multipartite.experiments.report.lettering import fonts_for, lettering
 
 CATS, DOGS = "\u732b", "\u72d7"  # in Chinese
@@ -40,7 +40,7 @@ def pixels(text):
 
 
 def explanation(*names):
-    look = Look("pool1", "score", torch.rand(4, 4), torch.rand(4, 4), 0.0, 1.0)
+    look = Look("pool1", "score", "", Map(torch.rand(4, 4), 0.0, 1.0), Map(torch.rand(4, 4), 0.0, 1.0))
     flat = torch.zeros(1, 4, 4, dtype=torch.uint8)
     return Explanation(flat, 0, names, torch.tensor([0.9, 0.1]), [look])
 

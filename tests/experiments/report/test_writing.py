@@ -72,6 +72,15 @@ def test_pictures_are_drawn_from_the_checkpoints_and_their_absence_is_said(tmp_p
     assert "kept without their weights" in page
 
 
+def test_the_gallery_shows_which_lines_stay_and_looks_into_networks_of_others(tmp_path):
+    word = "multipartite|max|multipartite:assignment=lines,focus=0.5"
+    config = RunConfig("digits", "networks_of_others:skipping", word, epochs=1, limit=200, threads=1)
+    work(Job(config, tmp_path / "seed-0"))
+    page = write_report(tmp_path).page.read_text()
+    assert page.count("<img") == 6 * (1 + 3)  # images; scores, picks and lines
+    assert "rows and columns that stay in " in page
+
+
 def test_a_report_of_a_hundred_runs_is_quick_and_small(tmp_path):
     for k in range(20):
         for seed in range(5):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from multipartite.errors import InputError
 from multipartite.experiments.data import Dataset
 from multipartite.experiments.report.collection import Collection
-from multipartite.experiments.report.explanation import look
+from multipartite.experiments.report.explanation import Look, Map, look
 from multipartite.experiments.run import checkpoint
 from multipartite.experiments.run.setup import assemble, prepare
 from multipartite.experiments.run.store import Run
@@ -29,6 +29,7 @@ Pixels = np.ndarray[Any, Any]  # (H, W, 3) in 0 to 1
 
 _IMAGES = 6
 _POOLINGS = 12
+_ORANGE = np.array([1.0, 0.62, 0.1], np.float32)
 _SCALE = 3  # screen pixels an image pixel, so that grids stay sharp when zoomed
 
 
@@ -83,14 +84,21 @@ def _restored(run: Run, data: Dataset, tensors: dict[str, Tensor]) -> nn.Module:
     return net.eval()
 
 
-def _strips(pooling: str, net: nn.Module, batch: Tensor, plain: list[Any]) -> list[Strip]:
-    looks = [look(net, image[None])[1][0] for image in batch]
+def _strips(pooling: str, net: nn.Module, batch: Tensor, plain: list[Pixels]) -> list[Strip]:
+    looks = [look(net, image[None])[1] for image in batch]  # [image][layer]
+    first = [each[0] for each in looks]
     strips = []
-    if looks[0].kind == "score":
-        heat = tuple(_png(_heat(each.score)) for each in looks)
-        strips.append(Strip(pooling, "score of every pixel: bright ranks high", heat))
-    handed = (_overlay(image, each.picks) for image, each in zip(plain, looks, strict=True))
-    return [*strips, Strip(pooling, "what every pixel hands on: black, nothing", tuple(map(_png, handed)))]
+    if first[0].kind == "score":
+        note = "score of every pixel: bright ranks high"
+        strips.append(Strip(pooling, note, tuple(_png(_heat(each.score.values)) for each in first)))
+    handed = (_overlay(image, each.picks) for image, each in zip(plain, first, strict=True))
+    strips.append(Strip(pooling, "what every pixel hands on: black, nothing", tuple(map(_png, handed))))
+    kept = next((number for number, each in reversed(list(enumerate(looks[0]))) if each.rows), None)
+    if kept is not None:
+        note = f"rows and columns that stay in {looks[0][kept].layer}, on average"
+        grids = (_grid(image, each[kept]) for image, each in zip(plain, looks, strict=True))
+        strips.append(Strip(pooling, note, tuple(_png(grid, 1) for grid in grids)))
+    return strips
 
 
 def _rgb(image: Tensor) -> Pixels:
@@ -105,21 +113,34 @@ def _heat(scores: Tensor) -> Pixels:
     return colormaps["magma"](scores.sqrt().numpy())[..., :3]
 
 
-def _overlay(image: Pixels, picks: Tensor) -> Pixels:
-    """Lay what the pixels hand on in orange over the dark image; an unpadded convolution shaves the border off."""
+def _overlay(image: Pixels, picks: Map) -> Pixels:
+    """Lay what the pixels hand on in orange over the dark image, where the map lies on it."""
     weight = np.zeros(image.shape[:2], np.float32)
-    rows, columns = picks.shape
-    top, left = ((side - given) // 2 for side, given in zip(image.shape[:2], picks.shape, strict=True))
-    weight[top : top + rows, left : left + columns] = (picks / picks.max().clamp_min(1e-12)).clamp(0, 1).numpy()
+    rows, columns = (
+        np.round(picks.origin + picks.pitch * np.arange(n)).astype(int).clip(0, side - 1)
+        for n, side in zip(picks.values.shape, image.shape[:2], strict=True)
+    )
+    share = (picks.values / picks.values.max().clamp_min(1e-12)).clamp(0, 1).numpy()
+    np.maximum.at(weight, (rows[:, None], columns[None]), share)
     ground = 0.3 * image.mean(-1, keepdims=True).repeat(3, -1)
     alpha = weight[..., None]
-    return ground * (1 - alpha) + np.array([1.0, 0.62, 0.1], np.float32) * alpha
+    return ground * (1 - alpha) + _ORANGE * alpha
 
 
-def _png(picture: Pixels) -> str:
+def _grid(image: Pixels, kept: Look) -> Pixels:
+    """Draw the lines that stay over the image, one screen pixel wide."""
+    screen = 0.6 * image.repeat(_SCALE, 0).repeat(_SCALE, 1)
+    for axis, lines in enumerate((kept.rows, kept.columns)):
+        side = screen.shape[axis]
+        places = [min(max(round((line + 0.5) * _SCALE - 0.5), 0), side - 1) for line in lines]
+        screen[(slice(None),) * axis + (places,)] = _ORANGE
+    return screen
+
+
+def _png(picture: Pixels, scale: int = _SCALE) -> str:
     from PIL import Image
 
-    pixels = (np.clip(picture, 0, 1) * 255).round().astype(np.uint8).repeat(_SCALE, 0).repeat(_SCALE, 1)
+    pixels = (np.clip(picture, 0, 1) * 255).round().astype(np.uint8).repeat(scale, 0).repeat(scale, 1)
     buffer = io.BytesIO()
     Image.fromarray(pixels).quantize(64).save(buffer, format="PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
