@@ -11,7 +11,7 @@ the last window of the stride does, so that the cells that tile it are as many a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -165,7 +165,8 @@ def max_at(
     Tensor of shape (N, C, *out)
     """
     size = gathered_size(window, x.shape[2:]) if size is None else size
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # they trace no function of autograd, nor need one
+    tracing = torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
+    if torch.compiler.is_compiling() or tracing:  # they trace no function of autograd, nor need one
         values = _MaxAt.forward(x.detach(), chosen, gathered, window, size)
         if not x.requires_grad:
             return values
@@ -180,36 +181,36 @@ def origins(x: Tensor, window: Window, chosen: Tensor, values: Tensor) -> Tensor
     return _first_equal(x, window, chosen, gathered_size(window, x.shape[2:]), values)
 
 
+def _coordinates(flat: Tensor, size: tuple[int, ...]) -> list[Tensor]:
+    found: list[Tensor] = []
+    for n in reversed(size):
+        found.insert(0, flat % n)
+        flat = flat.div(n, rounding_mode="floor")
+    return found
+
+
 def _candidates(
     x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]
-) -> list[tuple[Tensor, Tensor, Tensor | None]]:
-    """For every place of the windows at `chosen`: flat index [N, g, *out], values [N, C, *out], and what is inside."""
-    spatial, found = x.shape[2:], []
-    coordinates: list[Tensor] = []
-    rest = chosen
-    for n in reversed(size):
-        coordinates.insert(0, rest % n)
-        rest = rest.div(n, rounding_mode="floor")
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """For every place of the windows at `chosen`, the last first: values [N, C, *out], and which are no padding."""
+    coordinates = _coordinates(chosen, size)
     bounded = window.ceil_mode or any(window.padding)
-    C, g = x.shape[1], chosen.shape[1]
-    for place in window.places():
-        flat = torch.zeros_like(chosen)
-        inside: Tensor | None = None
-        for q, i, p, n in zip(coordinates, place, window.padding, spatial, strict=True):
+    width = x.shape[1] // chosen.shape[1]
+    for place in reversed(window.places()):
+        flat, inside = torch.zeros_like(chosen), None
+        for q, i, p, n in zip(coordinates, place, window.padding, x.shape[2:], strict=True):
             here = q + (i - p)
             if bounded:
                 within = (here >= 0) & (here < n)
                 inside = within if inside is None else inside & within
                 here = here.clamp(0, n - 1)
             flat = flat * n + here
-        mask = None if inside is None else inside.repeat_interleave(C // g, dim=1) if g > 1 else inside
-        found.append((flat, pick(x, flat), mask))
-    return found
+        yield pick(x, flat), inside if inside is None or width == 1 else inside.repeat_interleave(width, dim=1)
 
 
 def _best(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> Tensor:
     best: Tensor | None = None
-    for _, values, inside in _candidates(x, window, chosen, size):
+    for values, inside in _candidates(x, window, chosen, size):
         values = values if inside is None else torch.where(inside, values, -math.inf)
         best = values if best is None else torch.maximum(best, values)
     assert best is not None
@@ -217,16 +218,19 @@ def _best(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> T
 
 
 def _first_equal(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...], values: Tensor) -> Tensor:
-    C, g = x.shape[1], chosen.shape[1]
-    index: Tensor | None = None
-    for flat, candidate, inside in reversed(_candidates(x, window, chosen, size)):
-        flat = flat.repeat_interleave(C // g, dim=1) if g > 1 else flat.expand(-1, C, *flat.shape[2:])
-        if index is None:
-            index = flat
+    """Flat index into x of the first place of every window that has the value which is its maximum."""
+    places = len(window.places())
+    narrow = torch.uint8 if places < 256 else torch.int64  # what is written for every place of the window
+    place = torch.full_like(values, places - 1, dtype=narrow)
+    for number, (candidate, inside) in zip(reversed(range(places)), _candidates(x, window, chosen, size), strict=True):
         hit = ~(candidate < values)
-        index = torch.where(hit if inside is None else hit & inside, flat, index)
-    assert index is not None
-    return index
+        place = torch.where(hit if inside is None else hit & inside, number, place)
+    first = torch.zeros_like(chosen)
+    for q, p, n in zip(_coordinates(chosen, size), window.padding, x.shape[2:], strict=True):
+        first = first * n + (q - p)
+    width = x.shape[1] // chosen.shape[1]
+    first = first.repeat_interleave(width, dim=1) if chosen.shape[1] > 1 else first
+    return first + window.offsets(x.shape[2:], x.device)[place.long()]
 
 
 class _MaxAt(torch.autograd.Function):
@@ -249,7 +253,7 @@ class _MaxAt(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         x, chosen, values = ctx.saved_tensors
         index = _first_equal(x, ctx.window, chosen, ctx.size, values)
-        return _scatter(grad, index, x), None, None, None, None
+        return _scatter(grad, index, x, ctx.window), None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, x: Tensor, *_: None) -> Tensor:
@@ -258,8 +262,12 @@ class _MaxAt(torch.autograd.Function):
         return x.flatten(2).gather(2, index.flatten(2)).reshape(values.shape)
 
 
-def _scatter(grad: Tensor, index: Tensor, like: Tensor) -> Tensor:
+def _scatter(grad: Tensor, index: Tensor, like: Tensor, window: Window) -> Tensor:
     """Sum gradients (N, C, *out) into zeros like (N, C, *spatial), at flat indices."""
+    if window.dims == 2 and tuple(grad.shape[2:]) == window.out_size(like.shape[2:]):
+        sizes = (window.kernel_size, window.stride, window.padding, window.dilation, window.ceil_mode)
+        result: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(grad, like, *sizes, index)
+        return result  # torch's own kernel for the same thing, in any layout
     N, C = grad.shape[:2]
     zeros = torch.zeros_like(like).flatten(2)
     return zeros.scatter_add(2, index.reshape(N, C, -1), grad.reshape(N, C, -1)).reshape(like.shape)
