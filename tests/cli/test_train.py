@@ -160,3 +160,21 @@ def test_unreadable_images_are_named_or_left_out(tmp_path):
     assert (status, err.count("\n")) == (0, 1)
     assert err.startswith("multipartite: left out, 1 of 24 images cannot be read")
     assert read_run(tmp_path / "run").config.skip_unreadable
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("train mnits", "unknown data set 'mnits': did you mean mnist?"),
+        ("compare mnits", "unknown data set 'mnits': did you mean mnist?"),
+        ("tune mnits", "unknown data set 'mnits': did you mean mnist?"),
+        ("data get mnits", "unknown data set 'mnits': did you mean mnist?"),
+        ("train digits --network lenett", "unknown network 'lenett': did you mean lenet?"),
+        ("train digits --pooling mx", "unknown pooling 'mx': did you mean max?"),
+    ],
+)
+def test_a_mistyped_name_is_answered_before_torch_is_imported(line, sentence):
+    code = "import sys; from multipartite.cli import main\ntry: main()\nfinally: print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *line.split()], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "False\n")
+    assert done.stderr.startswith(f"multipartite: {sentence}")

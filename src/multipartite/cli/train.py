@@ -56,8 +56,6 @@ def train(
     choices: dict[str, Any] = dict(locals())
     from multipartite.experiments.run.config import RunConfig
     from multipartite.experiments.run.store import read_run
-    from multipartite.experiments.run.training import train_run
-    from multipartite.experiments.run.watching import Several, TensorBoard, Terminal, Watcher
 
     for name in ("out", "resume", "tensorboard"):
         del choices[name]
@@ -68,6 +66,9 @@ def train(
         config, folder = read_run(out).config, out
     else:
         raise InputError("name a data set, such as digits; or give --out of a run with --resume")
+    from multipartite.experiments.run.training import train_run  # torch, now that every name is right
+    from multipartite.experiments.run.watching import Several, TensorBoard, Terminal, Watcher
+
     watchers: list[Watcher] = [Terminal()]
     if tensorboard:
         watchers.append(TensorBoard(folder / "tensorboard"))

@@ -40,8 +40,6 @@ def tune(
     The test set is never read. The last line is the setting, ready to paste.
     """
     from multipartite.errors import InputError
-    from multipartite.experiments.grid.tuning import tune as search
-    from multipartite.experiments.grid.workers import cores
     from multipartite.experiments.run.config import RunConfig
 
     if jobs is not None and jobs < 1:
@@ -59,6 +57,9 @@ def tune(
         data_dir=data_dir,
         download=download,
     )
+    from multipartite.experiments.grid.tuning import tune as search  # torch, now that every name is right
+    from multipartite.experiments.grid.workers import cores
+
     folder = out or Path("tuning") / Path(dataset).name
     with plain_warnings(), stoppable(f"the same command goes on with {folder}"):
         tuned = search(
