@@ -1,12 +1,11 @@
 import dataclasses
+import shutil
 import threading
 import time
 
-import pytest
-
 from multipartite.experiments.grid.jobs import Job, work
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.store import lock_file, read_run
+from multipartite.experiments.run.store import lock_file, locked, read_run
 
 CONFIG = RunConfig("digits", epochs=3, limit=200, threads=1)
 
@@ -59,31 +58,44 @@ def test_a_run_that_fails_says_why(tmp_path, monkeypatch):
 
 
 def test_who_waited_for_a_run_that_another_finished_finds_it_finished(tmp_path):
-    fcntl = pytest.importorskip("fcntl")
     job = Job(CONFIG, tmp_path / "max" / "seed-0")
     summary = work(job).summary
     outcomes = []
-    with lock_file(job.folder).open("a") as held:  # as the process that works on it would
-        fcntl.flock(held, fcntl.LOCK_EX)
+    shutil.copytree(job.folder, tmp_path / "finished")
+    (job.folder / "summary.json").unlink()
+    with locked(job.folder):  # as the process that works on it would
         waiting = threading.Thread(target=lambda: outcomes.append(work(job)))
         waiting.start()
-        time.sleep(0.5)
+        time.sleep(1)
         assert not outcomes
-        lock_file(job.folder).unlink()
+        shutil.copy(tmp_path / "finished" / "summary.json", job.folder)
     waiting.join(30)
     assert [(outcome.failure, outcome.summary) for outcome in outcomes] == [(None, summary)]
+    assert not lock_file(job.folder).exists()
 
 
-def test_a_run_is_worked_on_by_one_process_at_a_time(tmp_path, monkeypatch):
-    fcntl = pytest.importorskip("fcntl")
-    trained = threading.Event()
-    monkeypatch.setattr("multipartite.experiments.run.training.train_run", lambda *given, **more: trained.set())
-    job = Job(CONFIG, tmp_path / "max" / "seed-0")
-    job.folder.parent.mkdir(parents=True)
-    with lock_file(job.folder).open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        thread = threading.Thread(target=work, args=(job,))
+def test_a_run_is_worked_on_by_one_process_at_a_time(tmp_path):
+    job = Job(CONFIG, tmp_path / "max" / "seed-0", pause=1)
+    outcomes = []
+    with locked(job.folder):
+        thread = threading.Thread(target=lambda: outcomes.append(work(job)))
         thread.start()
-        assert not trained.wait(1)
-    assert trained.wait(60)
-    thread.join()
+        thread.join(3)
+        assert thread.is_alive()
+        assert not job.folder.exists()
+    thread.join(60)
+    assert read_run(job.folder).metrics
+
+
+def test_a_run_that_another_process_took_as_far_meanwhile_rests_at_once(tmp_path):
+    job = Job(CONFIG, tmp_path / "max" / "seed-0", pause=1)
+    assert work(job).failure is None
+    with locked(job.folder):
+        outcomes = []
+        (job.folder / "metrics.jsonl").rename(tmp_path / "aside")  # it looks as if nothing were done yet
+        thread = threading.Thread(target=lambda: outcomes.append(work(job)))
+        thread.start()
+        time.sleep(1)
+        (tmp_path / "aside").rename(job.folder / "metrics.jsonl")
+    thread.join(60)
+    assert len(read_run(job.folder).metrics) == 1

@@ -7,10 +7,10 @@ import threading
 import time
 from pathlib import Path
 
-import joblib
 import pytest
 
 from multipartite.errors import InputError
+from multipartite.experiments.grid import workers
 from multipartite.experiments.grid.comparison import Grid
 from multipartite.experiments.grid.jobs import Job, work
 from multipartite.experiments.grid.workers import cores, run_jobs, workers_for, workers_starting
@@ -52,13 +52,13 @@ def test_workers_that_stand_from_before_follow_to_the_folder_where_the_parent_is
 
 
 def _has_what_training_needs():
-    return "lightning_fabric" in sys.modules, os.getpid()
+    return {"lightning_fabric", "multipartite.experiments.run.training"} <= set(sys.modules), os.getpid()
 
 
 def test_workers_are_ready_when_the_body_ends():
     with workers_starting(2):
         pass
-    seen = joblib.Parallel(n_jobs=2)(joblib.delayed(_has_what_training_needs)() for _ in range(8))
+    seen = [workers._pool(2).submit(_has_what_training_needs).result(60) for _ in range(8)]
     assert all(imported for imported, _ in seen)
     assert os.getpid() not in {process for _, process in seen}
 
@@ -66,7 +66,25 @@ def test_workers_are_ready_when_the_body_ends():
 def test_a_body_that_fails_does_not_wait_for_workers_and_leaves_them_for_later():
     with pytest.raises(InputError, match="no data"), workers_starting(2):
         raise InputError("no data")
-    assert len(joblib.Parallel(n_jobs=2)(joblib.delayed(os.getpid)() for _ in range(4))) == 4
+    assert workers._pool(2).submit(os.getpid).result(60) != os.getpid()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_comes_next_may_depend_on_the_outcomes_so_far(tmp_path, count):
+    """A second job is given only after the first has ended; None in between ends nothing that is at hand."""
+    first, second = Grid(dataclasses.replace(CONFIG, epochs=1), ("max", "average"), 1).jobs(tmp_path)
+    ended = []
+
+    def jobs():
+        yield first
+        while not ended:
+            assert count == 2
+            yield None
+        yield second
+
+    for outcome in run_jobs(jobs(), count):
+        ended.append(outcome.job)  # noqa: PERF401  one by one: the jobs look at it
+    assert ended == [first, second]
 
 
 @pytest.mark.slow
@@ -79,15 +97,15 @@ def test_a_killed_worker_is_replaced_and_its_run_ends_with_the_same_bits(tmp_pat
     jobs = Grid(config, ("max",), 2).jobs(tmp_path / "b")
 
     def kill_one():
-        running = jobs[0].folder / "metrics.jsonl"
-        while not running.exists():
+        first = jobs[0].folder / "metrics.jsonl"
+        while not first.exists():
             time.sleep(0.05)
-        workers = [
+        running = [
             p
             for p in psutil.Process().children()
             if "loky" in " ".join(p.cmdline()) and "tracker" not in " ".join(p.cmdline())
         ]
-        workers[0].kill()
+        running[0].kill()
 
     killer = threading.Thread(target=kill_one)
     killer.start()

@@ -221,6 +221,23 @@ def test_a_batch_larger_than_the_data_leaves_no_folder_behind(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_folder_that_another_process_trains_in_is_refused(tmp_path):
+    held = "from multipartite.experiments.run.store import locked; from pathlib import Path; import sys\n"
+    held += "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", held, str(tmp_path / "run")]
+    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match=r"another process trains in .*run: wait until it ends, or choose another"):
+            train_run(SMALL, tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+    finally:
+        other.kill()  # the system gives the lock back
+        other.communicate()
+    train_run(SMALL, tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["fabric", "torchrun"])
 def test_two_processes_train_as_one_does(tmp_path, by):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from multipartite.errors import InputError, sentence
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.store import Epoch, Summary, leftovers, lock_file, progress
+from multipartite.experiments.run.store import Epoch, Summary, progress
 from multipartite.experiments.run.watching import Watcher
 
 __all__ = ["Job", "Outcome", "die_with", "work"]
@@ -67,6 +65,11 @@ class _Pause(Watcher):
     def __init__(self, epoch: int | None, until: float | None) -> None:
         self.last, self.until = epoch, until
 
+    def start(self, config: RunConfig, steps: int, done: int) -> None:
+        """See whether another process went as far while this one waited for it."""
+        if self.last is not None and done * config.epochs >= self.last * steps:
+            raise _Paused
+
     def step(self, epoch: int, meter: object) -> None:
         """Look at the clock."""
         if self.until is not None and time.time() > self.until:
@@ -93,15 +96,10 @@ def work(job: Job) -> Outcome:
     if job.until is not None and time.time() > job.until:
         return Outcome(job)
     try:
-        job.folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = lock_file(job.folder)
-        with _ONE_RUN, _locked(lock):
-            for part in leftovers(job.folder):
-                part.unlink()
-            if job.pause is not None and progress(job.folder).epochs >= job.pause:
-                return Outcome(job)
-            summary = train_run(job.config, job.folder, watcher=_Pause(job.pause, job.until))
-            lock.unlink(missing_ok=True)  # whoever still waits for it will find the run finished
+        if job.pause is not None and progress(job.folder).epochs >= job.pause:
+            return Outcome(job)
+        with _ONE_RUN:
+            summary = train_run(job.config, job.folder, watcher=_Pause(job.pause, job.until), wait=True)
     except _Paused:
         return Outcome(job)
     except InputError as error:
@@ -111,21 +109,6 @@ def work(job: Job) -> Outcome:
     except Exception as error:  # whatever it is, it must not take the other runs with it
         return Outcome(job, failure=f"{type(error).__name__}: {error}")
     return Outcome(job, summary)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that the system takes back when the process dies, however it dies."""
-    with path.open("a") as file:
-        try:
-            import fcntl
-        except ModuleNotFoundError:  # no such locks: start a comparison only once there
-            pass
-        else:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):  # who had it finished the run and removed it
-            os.utime(path)  # the overview reads from it that the run was taken up
-        yield
 
 
 def die_with(parent: int, every: float = 0.2) -> None:

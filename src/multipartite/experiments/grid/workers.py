@@ -6,11 +6,15 @@ threads changes the order of sums. So the cores are filled with runs, not with t
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
+from typing import Any
 
 from multipartite.errors import InputError
 from multipartite.experiments.grid.jobs import Job, Outcome, die_with, work
@@ -18,6 +22,7 @@ from multipartite.registry import Entries, added, take_over
 
 __all__ = ["cores", "run_jobs", "workers_for", "workers_starting"]
 
+_IDLE = 300  # seconds after which a process that nobody needs ends
 _STARTS = 3  # how often workers that were killed, by a lack of memory say, are replaced
 
 
@@ -52,24 +57,54 @@ def workers_for(jobs: Sequence[Job], wanted: int | None = None) -> int:
     return max(1, min(wanted or cores() // threads, len(jobs)))
 
 
-def run_jobs(jobs: Sequence[Job], workers: int = 1) -> Iterator[Outcome]:
-    """Work on all jobs, `workers` at a time, and give each outcome as it comes.
+def run_jobs(jobs: Iterable[Job | None], workers: int = 1) -> Iterator[Outcome]:
+    """Work on jobs, `workers` at a time, and give each outcome as it comes.
 
     One worker is this process; more are processes of their own, which end when this one does. When the system
-    kills a worker the jobs that are left start again, each from its checkpoint.
+    kills a worker the jobs at hand start again, each from its checkpoint.
+
+    Parameters
+    ----------
+    jobs : iterable of Job
+        A job is taken when a worker is free for it, so that what comes next may depend on the outcomes so far; None
+        is "nothing just now, ask again after the next outcome".
+    workers : int
+        How many at once.
     """
     if workers == 1:
-        yield from map(work, jobs)
+        yield from map(work, itertools.takewhile(lambda job: job is not None, jobs))  # type: ignore[arg-type]
         return
-    left = {job.folder: job for job in jobs}
-    for _ in range(_STARTS):
-        for outcome in _parallel(list(left.values()), workers):
-            del left[outcome.job.folder]
-            yield outcome
-        if not left:
-            return
-    reason = f"its worker was killed {_STARTS} times; try fewer --jobs, memory may be short"
-    yield from (Outcome(job, failure=reason) for job in left.values())
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    waiting, again, starts = iter(jobs), list[Job](), 1
+    at_hand: dict[Future[Outcome], Job] = {}
+    try:
+        while True:
+            pool = _pool(workers)
+            while len(at_hand) < workers and (job := again.pop() if again else next(waiting, None)) is not None:
+                at_hand[pool.submit(_work, job, os.getpid(), os.getcwd(), added())] = job
+            if not at_hand:
+                return
+            ended, _ = wait(at_hand, return_when=FIRST_COMPLETED)
+            for future in ended:
+                job = at_hand.pop(future)
+                try:
+                    yield future.result()
+                except TerminatedWorkerError:
+                    again.append(job)
+            if not again:
+                continue
+            again += at_hand.values()  # all are lost when one is
+            at_hand.clear()
+            starts += 1
+            if starts > _STARTS:
+                reason = f"its worker was killed {_STARTS} times; try fewer --jobs, memory may be short"
+                yield from (Outcome(job, failure=reason) for job in [*again, *waiting] if job is not None)
+                return
+            warnings.warn("a worker was killed; its run goes on from its checkpoint", stacklevel=2)
+    finally:
+        if at_hand:  # nobody waits for the outcomes any more; checkpoints keep what was done
+            _pool(workers).shutdown(kill_workers=True)
 
 
 @contextmanager
@@ -83,27 +118,23 @@ def workers_starting(workers: int) -> Iterator[None]:
 
 def _start(workers: int) -> None:
     if workers > 1:
-        from joblib import Parallel, delayed
+        pool = _pool(workers)
+        wait([pool.submit(_ready, os.getpid()) for _ in range(workers)])
 
-        Parallel(n_jobs=workers, backend="loky", batch_size=1)(delayed(_ready)(os.getpid()) for _ in range(workers))
+
+def _pool(workers: int) -> Any:
+    """Give the processes, the same ones every time; a library in them that counts cores shall not fight for them."""
+    from joblib.externals.loky import get_reusable_executor
+
+    share = str(max(1, cores() // workers))
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), share)
+    return get_reusable_executor(workers, timeout=_IDLE, env=threads)
 
 
 def _ready(parent: int) -> None:
     die_with(parent)
-    import lightning_fabric  # noqa: F401
-
-
-def _parallel(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
-    """Work on the jobs in processes until all are done or one of the processes is killed."""
-    from joblib import Parallel, delayed
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-    pool = Parallel(n_jobs=workers, backend="loky", return_as="generator_unordered", batch_size=1)
-    try:
-        given = (os.getpid(), os.getcwd(), added())
-        yield from pool(delayed(_work)(job, *given) for job in jobs)
-    except TerminatedWorkerError:
-        warnings.warn("a worker was killed; its run goes on from its checkpoint", stacklevel=2)
+    for name in ("lightning_fabric", "multipartite.experiments.run.training"):
+        importlib.import_module(name)
 
 
 def _work(job: Job, parent: int, folder: str, entries: Entries) -> Outcome:

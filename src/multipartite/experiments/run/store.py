@@ -17,7 +17,8 @@ import json
 import os
 import platform
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,6 +41,7 @@ __all__ = [
     "is_run",
     "leftovers",
     "lock_file",
+    "locked",
     "progress",
     "read_run",
     "versions",
@@ -299,14 +301,50 @@ def lock_file(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
+@contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Work on the run in a folder alone; whoever else does is waited for, or else this is refused.
+
+    The system gives the lock back when a process dies, however it dies.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with locked(Path(tempfile.mkdtemp()) / "run"):
+    ...     pass
+    """
+    from filelock import FileLock, Timeout
+
+    file = lock_file(path)
+    lock = FileLock(file, timeout=-1 if wait else 0)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(poll_interval=0.2)
+    except Timeout:
+        raise InputError(f"another process trains in {path}: wait until it ends, or choose another folder") from None
+    except OSError as error:
+        raise _no_folder(path, error) from error
+    try:
+        os.utime(file)  # the overview reads from it that the run was taken up
+        yield
+        if (path / _SUMMARY).exists():
+            file.unlink(missing_ok=True)  # whoever still waits for it will find the run finished
+    finally:
+        lock.release()
+
+
 def write_head(config: RunConfig, out: Path) -> None:
     """Make the folder of a new run, with what it is and what it is made with."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make the folder {out} ({error.strerror}): choose another") from error
+        raise _no_folder(out, error) from error
     head = {"format": FORMAT, "key": config.key, "config": config.to_json()}
     write_json(out / _CONFIG, {**head, "versions": versions(), "revision": _revision()})
+
+
+def _no_folder(path: Path, error: OSError) -> InputError:
+    return InputError(f"cannot make the folder {path} ({error.strerror or error}): choose another")
 
 
 def write_metrics(out: Path, history: list[Epoch]) -> None:

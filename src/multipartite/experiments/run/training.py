@@ -16,6 +16,7 @@ import dataclasses
 import math
 import statistics
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,8 +36,11 @@ from multipartite.experiments.run.setup import assemble, prepare
 from multipartite.experiments.run.store import (
     Epoch,
     Metrics,
+    Run,
     Summary,
     find_run,
+    leftovers,
+    locked,
     write_head,
     write_metrics,
     write_summary,
@@ -75,7 +79,14 @@ class Position:
         return cls(**{**values, "history": [Epoch.from_json(epoch) for epoch in values["history"]]})
 
 
-def train_run(config: RunConfig, out: Path | str, *, watcher: Watcher | None = None, resume: bool = True) -> Summary:
+def train_run(
+    config: RunConfig,
+    out: Path | str,
+    *,
+    watcher: Watcher | None = None,
+    resume: bool = True,
+    wait: bool = False,
+) -> Summary:
     """Train the run that `config` describes in the folder `out`, or go on with it; see the module's example.
 
     A finished run is returned as it is; an unfinished one goes on where its checkpoint stands; a folder of another
@@ -91,6 +102,8 @@ def train_run(config: RunConfig, out: Path | str, *, watcher: Watcher | None = N
         Told about every step and epoch.
     resume : bool
         Whether `out` may already hold this run.
+    wait : bool
+        Whether to wait for another process that trains in `out`; else it is an error.
     """
     out = Path(out)
     fabric = start(config)
@@ -105,15 +118,28 @@ def train_run(config: RunConfig, out: Path | str, *, watcher: Watcher | None = N
         with fabric.rank_zero_first():  # which may download
             data = prepare(config)
         net = assemble(config, data)
-        if run is None:  # now that nothing in the configuration can be wrong
-            on_first(fabric, lambda: write_head(config, out))
-        with torch.random.fork_rng(devices=[]):  # the loop seeds torch, which is the caller's own
-            summary = _train(config, data, net, out, fabric, watcher)
+        with ExitStack() as stack:  # now that nothing in the configuration can be wrong
+            on_first(fabric, lambda: stack.enter_context(locked(out, wait=wait)))
+            run = on_first(fabric, lambda: _open(config, out, resume))
+            if run is not None and run.summary is not None:  # by whoever was waited for
+                return run.summary
+            with torch.random.fork_rng(devices=[]):  # the loop seeds torch, which is the caller's own
+                summary = _train(config, data, net, out, fabric, watcher)
         watcher.finish(summary)
         return summary
     finally:
         watcher.close()
         torch.set_num_threads(threads)
+
+
+def _open(config: RunConfig, out: Path, resume: bool) -> Run | None:
+    """Find the run or begin it, and sweep away what a killed process left half written."""
+    for part in leftovers(out):
+        part.unlink()
+    run = find_run(config, out, resume)
+    if run is None:
+        write_head(config, out)
+    return run
 
 
 def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: Fabric, watcher: Watcher) -> Summary:
