@@ -117,8 +117,8 @@ FROM_SAMPLES = {"roc": roc, "wilcoxon": wilcoxon}
 # Eq. 2
 
 
-def two_groups(one, two, name):
-    """The criterion between two lists of numbers (Eq. 1)."""
+def two_groups(one, two, name, variance_floor=0.0):
+    """The criterion between two lists of numbers (Eq. 1), the ratio of their variances kept from a floor on."""
     one, two = [float(v) for v in one], [float(v) for v in two]
     if name in FROM_SAMPLES:
         return FROM_SAMPLES[name](one, two)
@@ -126,10 +126,13 @@ def two_groups(one, two, name):
     for group in (one, two):
         mean = sum(group) / len(group)
         moments += [len(group), mean, sum((v - mean) ** 2 for v in group) / (len(group) - 1)]
+    n1, m1, s1, n2, m2, s2 = moments
+    if name != "ttest":
+        moments = [n1, m1, max(s1, variance_floor * s2), n2, m2, max(s2, variance_floor * s1)]
     return FROM_MOMENTS[name](*moments)
 
 
-def feature_scores(X, y, name):
+def feature_scores(X, y, name, variance_floor=0.0):
     """Eq. 2: for every column, the sum over the classes of one class against the rest."""
     scores = []
     for column in np.asarray(X, dtype=np.float64).T:
@@ -137,7 +140,7 @@ def feature_scores(X, y, name):
         for label in sorted(set(y)):
             one = [v for v, of in zip(column, y, strict=True) if of == label]
             two = [v for v, of in zip(column, y, strict=True) if of != label]
-            score += two_groups(one, two, name)
+            score += two_groups(one, two, name, variance_floor)
         scores.append(score)
     return np.array(scores)
 

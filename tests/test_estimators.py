@@ -1,6 +1,8 @@
 """The scikit-learn estimators: scikit-learn's own checks, equality with the functions, streams, bad input."""
 
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -23,6 +26,7 @@ from multipartite.projection import METHODS, supervised_projection
 
 ESTIMATORS = [mp.SupervisedProjection(), mp.InstanceRanker(), mp.FeatureRanker()]
 STREAMED = ESTIMATORS[:2]
+README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +134,23 @@ def test_projection_of_raw_rows_is_as_good_as_linear_discriminant_analysis(name)
     shuffles = 1 if name == "digits" else 5
     own = accuracy(make_pipeline(mp.SupervisedProjection(), GaussianNB()), X, y, shuffles)
     assert own >= accuracy(LinearDiscriminantAnalysis(), X, y, shuffles) - 0.5
+
+
+@pytest.mark.parametrize("criterion", ["kl", "bhattacharyya"])
+@pytest.mark.parametrize("name", ["wine", "breast_cancer", "digits"])
+@pytest.mark.filterwarnings("ignore:Features .* are constant", "ignore:invalid value encountered in divide")
+def test_ten_columns_of_raw_rows_are_as_good_as_those_of_the_f_test(name, criterion):
+    X, y = RAW[name](return_X_y=True)
+    own = accuracy(make_pipeline(mp.FeatureRanker(criterion, top=10), GaussianNB()), X, y, shuffles=1)
+    assert own >= accuracy(make_pipeline(SelectKBest(f_classif, k=10), GaussianNB()), X, y, shuffles=1) - 1e-9
+
+
+def test_the_ranker_in_the_pipeline_of_the_readme_costs_no_accuracy(digits):
+    ranker = re.search(r"mp\.FeatureRanker\(top=(\d+)\), mp\.SupervisedProjection\(\)", README.read_text())
+    rest = [mp.SupervisedProjection(), GaussianNB()]
+    with_ranker = make_pipeline(mp.FeatureRanker(top=int(ranker[1])), *rest)
+    assert int(ranker[1]) < 64
+    assert accuracy(with_ranker, *digits, shuffles=3) >= accuracy(make_pipeline(*rest), *digits, shuffles=3)
 
 
 @pytest.mark.parametrize("projection", ["orthogonal", "penalised"])

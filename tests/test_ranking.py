@@ -17,18 +17,21 @@ LOOPS = list(reference.FROM_MOMENTS | reference.FROM_SAMPLES)
 
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize(("c", "offset"), [(2, 0.0), (4, 0.0), (3, 1e6)])
-def test_scores_equal_the_loops(name, c, offset):
+@pytest.mark.parametrize("floor", [0.0, 0.3, 1.0])
+def test_scores_equal_the_loops(name, c, offset, floor):
     X, y = blobs(c, 60, 5, c)
     X += offset
-    order, scores = rank_features(X, y, name)
-    np.testing.assert_allclose(scores, reference.feature_scores(X, y, name), rtol=1e-12 if offset == 0 else 1e-6)
+    order, scores = rank_features(X, y, name, variance_floor=floor)
+    wanted = reference.feature_scores(X, y, name, floor)
+    np.testing.assert_allclose(scores, wanted, rtol=1e-12 if offset == 0 else 1e-6)
     assert order.tolist() == np.argsort(-scores, kind="stable").tolist()
 
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_scores_of_real_tables_equal_the_loops(name):
     X, y = load_iris(return_X_y=True)
-    np.testing.assert_allclose(rank_features(X, y, name).scores, reference.feature_scores(X, y, name), rtol=1e-10)
+    scores = rank_features(X, y, name, variance_floor=0).scores
+    np.testing.assert_allclose(scores, reference.feature_scores(X, y, name), rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", for_columns())
@@ -84,6 +87,35 @@ def test_two_rows_are_enough(name):
     assert scores[0] > scores[1] == 0
 
 
+def rare_pixels():
+    """A column that tells three classes apart, one with spread alone to tell by, noise, and a value in one row only."""
+    rng = np.random.default_rng(0)
+    y = np.arange(900) % 3
+    noise = rng.normal(size=(900, 4))
+    noise[:, 0] += y
+    noise[:, 1] *= 1 + y
+    noise[:, 3] = 0
+    noise[7, 3] = 1
+    return noise, y
+
+
+@pytest.mark.parametrize("name", for_columns())
+def test_a_value_in_one_row_alone_does_not_make_a_column_the_best(name):
+    X, y = rare_pixels()
+    assert rank_features(X, y, name).order[0] == 0
+
+
+@pytest.mark.parametrize("name", ["kl", "bhattacharyya"])
+def test_the_floor_bounds_what_variances_can_say(name):
+    X, y = rare_pixels()
+    assert rank_features(X, y, name, variance_floor=0).order[0] == 3  # as MATLAB would have it
+    scores = rank_features(X, y, name).scores
+    assert scores[1] > 10 * scores[2]  # spread still counts
+    assert scores[3] < 0.2 * scores[0]
+    blind = rank_features(X, y, name, variance_floor=1).scores
+    assert blind[0] > 20 * max(blind[1:])
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("beta", [0.0, 0.7, 3.0])
 def test_weights_equal_the_greedy_loop(alpha, beta):
@@ -137,6 +169,8 @@ X3, Y3 = np.arange(12.0).reshape(4, 3), [0, 1, 0, 1]
         (X3, Y3, {"distance_weight": -1}, "distance_weight must be finite and not negative, got -1"),
         (X3, Y3, {"distance_weight": np.inf}, "distance_weight must be finite and not negative, got inf"),
         (X3, Y3, {"distance_weight": np.nan}, "distance_weight must be finite and not negative, got nan"),
+        (X3, Y3, {"variance_floor": -0.1}, r"variance_floor must lie in \[0, 1\], got -0.1"),
+        (X3, Y3, {"variance_floor": np.nan}, r"variance_floor must lie in \[0, 1\], got nan"),
         (X3, Y3, {"top": 0}, r"top must lie in \[1, 3\] and be whole \(X has 3 columns\), got 0"),
         (X3, Y3, {"top": 4}, r"top must lie in \[1, 3\] and be whole \(X has 3 columns\), got 4"),
         (X3, Y3, {"top": 2.5}, r"top must lie in \[1, 3\] and be whole \(X has 3 columns\), got 2.5"),

@@ -196,11 +196,14 @@ class Criterion(NamedTuple):
         Takes the ranks of every row in its column, shape (n, d), and which rows make the first group.
     form : Form, optional
         None where single rows cannot be scored by it.
+    compares_variances : bool
+        Whether a variance that is much smaller than the other makes it large, so that it wants a floor.
     """
 
     from_moments: Callable[[Group, Group], Tensor] | None = None
     from_ranks: Callable[[Tensor, Tensor], Tensor] | None = None
     form: Form | None = None
+    compares_variances: bool = False
 
 
 def _kl(one: Group, two: Group) -> Tensor:
@@ -280,9 +283,9 @@ def _wilcoxon(ranks: Tensor, members: Tensor) -> Tensor:
 CRITERIA: Registry[Criterion] = Registry(
     "criterion",
     {
-        "kl": Criterion(_kl, form=Quadratic(_kl_weight)),
+        "kl": Criterion(_kl, form=Quadratic(_kl_weight), compares_variances=True),
         "ttest": Criterion(_ttest, form=Absolute(_ttest_weight)),
-        "bhattacharyya": Criterion(_bhattacharyya, form=Quadratic(_bhattacharyya_weight)),
+        "bhattacharyya": Criterion(_bhattacharyya, form=Quadratic(_bhattacharyya_weight), compares_variances=True),
         "information": Criterion(_information, form=Information()),
         "roc": Criterion(from_ranks=_roc),
         "wilcoxon": Criterion(from_ranks=_wilcoxon),

@@ -204,6 +204,8 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
         How many columns to keep; all where there are fewer.
     correlation_weight, distance_weight : float
         How far columns are held back that resemble, or lie next to, better ones.
+    variance_floor : float in [0, 1]
+        The least ratio of two variances that "kl" and "bhattacharyya" believe; 0 gives MATLAB's scores.
 
     Attributes
     ----------
@@ -226,11 +228,13 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
         top: int = 10,
         correlation_weight: float = 0.0,
         distance_weight: float = 0.0,
+        variance_floor: float = 0.6,
     ) -> None:
         self.criterion = criterion
         self.top = top
         self.correlation_weight = correlation_weight
         self.distance_weight = distance_weight
+        self.variance_floor = variance_floor
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
         """Score and rank the columns.
@@ -251,6 +255,7 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
             correlation_weight=self.correlation_weight,
             distance_weight=self.distance_weight,
             top=min(self.top, rows.shape[1]),
+            variance_floor=self.variance_floor,
         )
         self.ranking_ = np.full(rows.shape[1], len(order) + 1)
         self.ranking_[order] = np.arange(1, len(order) + 1)

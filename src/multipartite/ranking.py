@@ -15,7 +15,7 @@ from multipartite.errors import InputError
 
 __all__ = ["FeatureRanking", "feature_scores", "rank_features"]
 
-_FLOOR = 1e-12  # the least variance, as a share of the largest
+_LEAST = 1e-12  # the least variance of a class, as a share of that of the column
 
 
 class FeatureRanking(NamedTuple):
@@ -33,8 +33,13 @@ def rank_features(
     correlation_weight: float = 0.0,
     distance_weight: float = 0.0,
     top: int | None = None,
+    variance_floor: float = 0.6,
 ) -> FeatureRanking:
     r"""Rank columns by class separability (Eq. 2), as MATLAB's ``rankfeatures`` does for two classes.
+
+    `kl` and `bhattacharyya` grow without bound where a class hardly varies in a column: a pixel that is not zero in
+    one row of a thousand comes first. So the smaller of the two variances that they compare counts as
+    at least `variance_floor` times the larger. 0 gives MATLAB's values; 1 looks at the means alone.
 
     Columns are taken one by one, the one with the highest weighted score first. With Z the score of a column,
 
@@ -57,6 +62,8 @@ def rank_features(
         0 ignores the place of a column; neighbours within about `distance_weight` columns are held back.
     top : int, optional
         How many columns to rank; all by default.
+    variance_floor : float in [0, 1]
+        The least ratio of two variances that `kl` and `bhattacharyya` believe; the other criteria do not need it.
 
     Returns
     -------
@@ -82,12 +89,14 @@ def rank_features(
         raise InputError(f"correlation_weight must lie in [0, 1], got {correlation_weight}")
     if not 0 <= distance_weight < np.inf:
         raise InputError(f"distance_weight must be finite and not negative, got {distance_weight}")
+    if not 0 <= variance_floor <= 1:
+        raise InputError(f"variance_floor must lie in [0, 1], got {variance_floor}")
     d = X.shape[1]
     top = d if top is None else top
     if top not in range(1, d + 1):
         raise InputError(f"top must lie in [1, {d}] and be whole (X has {d} columns), got {top}")
     top = int(top)
-    scores = feature_scores(as_tensor(X), as_tensor(index), criterion).numpy()
+    scores = feature_scores(as_tensor(X), as_tensor(index), criterion, variance_floor).numpy()
     if correlation_weight == 0 and distance_weight == 0:
         return FeatureRanking(np.argsort(-scores, kind="stable")[:top], scores)
     return FeatureRanking(_take(X, scores, correlation_weight, distance_weight, top), scores)
@@ -115,7 +124,7 @@ def _take(X: npt.NDArray[Any], scores: npt.NDArray[Any], alpha: float, beta: flo
     return np.array(taken)
 
 
-def feature_scores(X: Tensor, y: Tensor, name: str = "kl") -> Tensor:
+def feature_scores(X: Tensor, y: Tensor, name: str = "kl", variance_floor: float = 0.0) -> Tensor:
     """Sum over the classes of the one-versus-rest criterion of every column (Eq. 2).
 
     Parameters
@@ -124,6 +133,8 @@ def feature_scores(X: Tensor, y: Tensor, name: str = "kl") -> Tensor:
         Rows, in float64.
     y : Tensor of shape (n,)
         Class indices.
+    variance_floor : float in [0, 1]
+        See :func:`rank_features`.
 
     Returns
     -------
@@ -148,12 +159,17 @@ def feature_scores(X: Tensor, y: Tensor, name: str = "kl") -> Tensor:
     members = torch.nn.functional.one_hot(y).T[torch.unique(y)].to(X)  # [c, n]
     n = members.sum(1, keepdim=True)  # [c, 1]
     sums, squares = members @ X, members @ X.square()  # [c, d]
-    floor = (_FLOOR * spread / len(X)).clamp_min(torch.finfo(X.dtype).tiny)
-    foreground = _group(n, sums, squares, floor)
-    background = _group(len(X) - n, -sums, spread - squares, floor)
-    return torch.where(varies, measure.from_moments(foreground, background).sum(0), 0)
+    least = (_LEAST * spread / len(X)).clamp_min(torch.finfo(X.dtype).tiny)
+    one, two = _group(n, sums, squares, least), _group(len(X) - n, -sums, spread - squares, least)
+    if measure.compares_variances:
+        one, two = _floored(one, two, variance_floor), _floored(two, one, variance_floor)
+    return torch.where(varies, measure.from_moments(one, two).sum(0), 0)
 
 
-def _group(n: Tensor, sums: Tensor, squares: Tensor, floor: Tensor) -> Group:
+def _group(n: Tensor, sums: Tensor, squares: Tensor, least: Tensor) -> Group:
     mean = sums / n
-    return Group(n, mean, torch.maximum((squares - n * mean**2) / (n - 1).clamp_min(1), floor))
+    return Group(n, mean, torch.maximum((squares - n * mean**2) / (n - 1).clamp_min(1), least))
+
+
+def _floored(group: Group, other: Group, share: float) -> Group:
+    return group._replace(variance=torch.maximum(group.variance, share * other.variance))

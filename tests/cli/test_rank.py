@@ -57,19 +57,22 @@ def test_piped_output_is_tab_separated_and_agrees_with_the_function(run, iris):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_json_obeys_every_option(run, iris, suffix):
-    options = "--criterion roc --top 2 --correlation-weight 1 --distance-weight 3"
+    options = "--criterion bhattacharyya --top 2 --correlation-weight 1 --distance-weight 3 --variance-floor 0.3"
     _, output, _ = run(f"multipartite rank iris.{suffix} --target species --json {options}")
     X, y = iris.drop(columns="species").to_numpy(copy=True), iris["species"].to_numpy()
-    order, scores = mp.rank_features(X, y, "roc", correlation_weight=1, distance_weight=3, top=2)
-    expected = [(1, iris.columns[order[0]], scores[order[0]]), (2, iris.columns[order[1]], scores[order[1]])]
+    chosen = {"correlation_weight": 1, "distance_weight": 3, "variance_floor": 0.3}
+    order, scores = mp.rank_features(X, y, "bhattacharyya", top=2, **chosen)
+    best, second = order
+    expected = [(1, iris.columns[best], scores[best]), (2, iris.columns[second], scores[second])]
+    expected = [(place, column, pytest.approx(score, rel=1e-12)) for place, column, score in expected]
     assert [tuple(row.values()) for row in json.loads(output)] == expected
-    assert order.tolist() != mp.rank_features(X, y, "roc", top=2).order.tolist()
+    assert order.tolist() != mp.rank_features(X, y, "bhattacharyya", top=2).order.tolist()
 
 
 def test_terminal_shows_a_table_and_takes_no_name_for_markup(run, iris, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     iris.rename(columns={"petal length (cm)": "[red]petal[/red]"}).to_csv("iris.csv", index=False)
-    _, output, _ = run("multipartite rank iris.csv --target species --top 2")
+    _, output, _ = run("multipartite rank iris.csv --target species --top 2 --variance-floor 0")
     assert "\t" not in output
     assert re.search(r"1\s+\[red\]petal\[/red\]\s+242\.1", output)
 

@@ -37,6 +37,9 @@ def rank(
     distance_weight: Annotated[
         float, typer.Option(help="Hold back columns within about this many columns of better ones.")
     ] = 0.0,
+    variance_floor: Annotated[
+        float, typer.Option(help="0 to 1: the least ratio of variances that kl and bhattacharyya believe; 0 as MATLAB.")
+    ] = 0.6,
     plot: Annotated[Path | None, typer.Option(help="Draw the scores to this .png, .pdf or .svg file.")] = None,
     ignore_text: Annotated[bool, typer.Option("--ignore-text", help="Leave columns of text out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -69,6 +72,7 @@ def rank(
         correlation_weight=correlation_weight,
         distance_weight=distance_weight,
         top=min(top, X.shape[1]),
+        variance_floor=variance_floor,
     )
     rows = [
         {"rank": place, "column": str(features.columns[j]), "score": float(scores[j])}
