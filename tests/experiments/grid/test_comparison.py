@@ -4,7 +4,7 @@ import pytest
 
 from made_runs import made_run
 from multipartite.errors import InputError
-from multipartite.experiments.grid.comparison import Grid, place
+from multipartite.experiments.grid.comparison import Grid, check_settings, place
 from multipartite.experiments.grid.jobs import work
 from multipartite.experiments.run.config import RunConfig
 
@@ -46,6 +46,6 @@ def test_folders_stay_inside_whatever_an_option_says():
 
 def test_a_folder_with_other_settings_is_refused_before_anything_is_trained(tmp_path):
     made_run(tmp_path, "average", 0, 5.0)
-    Grid(RunConfig("digits", epochs=3), ("max",), 1).check(tmp_path)
+    check_settings(RunConfig("digits", epochs=3), tmp_path)
     with pytest.raises(InputError, match="holds runs with epochs=3, not epochs=4: choose another --out"):
-        Grid(RunConfig("digits", epochs=4), ("max",), 1).check(tmp_path)
+        check_settings(RunConfig("digits", epochs=4), tmp_path)

@@ -1,16 +1,20 @@
+import inspect
 import json
 import math
+import os
 import time
 
 import pytest
 
+from made_runs import made_run
 from multipartite.errors import InputError
 from multipartite.experiments.grid import tuning
 from multipartite.experiments.grid.comparison import place
-from multipartite.experiments.grid.jobs import Job, Outcome
+from multipartite.experiments.grid.jobs import Outcome
 from multipartite.experiments.grid.tuning import rungs, settings, tune
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.store import Epoch, Metrics, read_run
+from multipartite.experiments.run.store import Epoch, Metrics, read_run, write_metrics
+from multipartite.pooling.multipartite import MultipartitePool2d
 from multipartite.words import Word
 
 CONFIG = RunConfig("digits", epochs=9, limit=200, threads=1)
@@ -21,36 +25,58 @@ def options_of(text):
 
 
 def test_every_setting_is_valid_and_none_says_the_same_twice():
-    words = settings([20, 50], 10)
+    found = settings("multipartite", [20, 50], 10)
+    words = [setting.word for setting in found]
+    assert words[0] == "multipartite"
     assert len(words) == len(set(words))
     options = [options_of(word) for word in words]
     assert {given.get("groups", 1) for given in options} == {1, 2, 5, 10}
-    assert all("temperature" not in given for given in options if given.get("assignment", "hard") == "hard")
+    assert all("temperature" not in given for given in options if given.get("assignment") in ("hard", "lines"))
+    assert all("focus" not in given for given in options if given.get("assignment") != "lines")
     assert all("criterion" not in given for given in options if given.get("temperature") == math.inf)
-    for name in ("assignment", "criterion", "projection"):
-        assert {given.get(name) for given in options} >= set(tuning.SPACE[name][1:])
+    assert all("projection" not in given for given in options if given.get("criterion") == "energy")
 
 
-def test_rungs_rise_to_the_full_length():
+def test_what_a_space_tries_first_is_the_default_of_the_layer():
+    default = dict(settings("multipartite", [8], 10)[0].picked)
+    signature = inspect.signature(MultipartitePool2d).parameters
+    assert default == {name: signature[name].default for name in default}
+    every = {name for setting in settings("multipartite", [8], 10) for name, _ in setting.picked}
+    assert every == {"gather", "assignment", "groups", "temperature", "focus", "criterion", "projection"}
+    lines = next(s for s in settings("multipartite", [8], 10) if s.word == "multipartite:assignment=lines")
+    assert dict(lines.picked)["focus"] == signature["focus"].default
+
+
+def test_rungs_rise_threefold_to_the_full_length():
     assert rungs(1) == [1]
     assert rungs(90) == [10, 30, 90]
+    assert rungs(8) == [1, 3, 8]
+
+
+def small(pick, channels):
+    """Sixteen settings; the best are those with one group and energy."""
+    return {
+        "gather": pick("gather", "max", None),
+        "groups": pick("groups", 1, 2, 4, 8),
+        "criterion": pick("criterion", "kl", "energy"),
+    }
 
 
 @pytest.fixture
 def pretend(monkeypatch):
-    """Instead of training, write metrics by a rule; note how far each setting was taken."""
-    taken = {}
+    """Instead of training, write metrics by a rule; note how far each setting was taken, in order."""
+    taken = []
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # nothing has to outlive a power cut here
 
     def error(word, epoch):
         options = options_of(word)
         return options.get("groups", 1) + (3.0 if options.get("criterion", "kl") == "kl" else 0.0) + 1.0 / epoch
 
     def run(jobs, workers):
-        from made_runs import made_run
-        from multipartite.experiments.run.store import write_metrics
-
         for job in jobs:
-            taken[job.config.pooling] = job.pause
+            if job is None:
+                return
+            taken.append((job.config.pooling, job.pause))
             if not job.folder.exists():
                 made_run(job.folder.parents[2], job.config.pooling, 0, 0.0, finished=False, epochs=9, limit=200)
             history = [
@@ -60,40 +86,89 @@ def pretend(monkeypatch):
             write_metrics(job.folder, history)
             yield Outcome(job)
 
-    fewer = [word for word in settings([4], 10) if "penalised" not in word and "temperature" not in word]
-    monkeypatch.setattr(tuning, "settings", lambda channels, num_classes: fewer)
+    monkeypatch.setitem(tuning.SPACES._entries, "multipartite", small)
     monkeypatch.setattr(tuning, "run_jobs", run)
     return taken
 
 
-def test_the_best_third_goes_on_and_the_best_setting_wins(tmp_path, pretend):
-    tuned = tune(CONFIG, tmp_path, minutes=1)
-    options = options_of(tuned.word)
-    assert options.get("groups", 1) == 1
-    assert options["criterion"] != "kl"
-    counts = [sum(pause >= level for pause in pretend.values()) for level in rungs(9)]
-    assert counts[1] == counts[0] // 3
-    assert counts[2] == counts[1] // 3
-    for word in (word for word, pause in pretend.items() if pause == 9):  # the best by the rule, and no others
-        assert options_of(word).get("groups", 1) == 1
-        assert options_of(word)["criterion"] != "kl"
+def test_a_small_space_is_tried_whole_the_better_go_on_and_the_best_wins(tmp_path, pretend):
+    said = []
+    tuned = tune(CONFIG, tmp_path, minutes=1, say=said.append)
+    words = [word for word, pause in pretend if pause == 1]
+    assert sorted(words) == sorted(setting.word for setting in settings("multipartite", [32, 64], 10))
+    assert words[0] == "multipartite"  # the default first
+    third, whole = ([word for word, pause in pretend if pause == level] for level in (3, 9))
+    assert len(whole) < len(third) < len(words)
+    assert set(whole) <= set(third) <= set(words)
+    assert options_of(tuned.word).get("groups", 1) == 1
+    assert options_of(tuned.word)["criterion"] == "energy"
     assert tuned.trials[0].epochs == 9
     trials = json.loads((tmp_path / "tuning.json").read_text())
     assert trials[0]["word"] == tuned.word
-    assert len(trials) == counts[0]
+    assert len(trials) == len(words)
+    assert any("best of 16: multipartite:criterion=energy" in line for line in said)
+
+
+def test_a_search_goes_on_where_it_was_stopped_even_by_a_kill(tmp_path, pretend, monkeypatch):
+    run = tuning.run_jobs
+
+    def killed(jobs, workers):
+        for count, outcome in enumerate(run(jobs, workers)):
+            if count == 5:
+                raise KeyboardInterrupt  # the sixth outcome is never heard of
+            yield outcome
+
+    monkeypatch.setattr(tuning, "run_jobs", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tune(CONFIG, tmp_path, minutes=1)
+    monkeypatch.setattr(tuning, "run_jobs", run)
+    before = list(pretend)
+    pretend.clear()
+    said = []
+    tuned = tune(CONFIG, tmp_path, minutes=1, say=said.append)
+    assert pretend[0][0] == before[5][0]  # what was open comes first
+    again = {word for word, _ in before[:5]} & {word for word, pause in pretend if pause == 1} - {before[5][0]}
+    assert not again  # nothing that was judged is begun again
+    assert len({word for word, _ in before + pretend}) == 16
+    assert "settings were tried before" in said[0]
+    assert len(tuned.trials) == 16
+
+
+def test_another_length_or_other_settings_are_not_mixed_up(tmp_path, pretend):
+    tune(CONFIG, tmp_path, minutes=1)
+    with pytest.raises(InputError, match="holds runs with epochs=9, not epochs=3: choose another --out"):
+        tune(RunConfig("digits", epochs=3, limit=200, threads=1), tmp_path, minutes=1)
+
+
+def test_settings_that_fail_are_passed_over_and_said(tmp_path, pretend, monkeypatch):
+    run = tuning.run_jobs
+
+    def failing(jobs, workers):
+        for outcome in run(jobs, workers):
+            bad = outcome.job.config.pooling == "multipartite"
+            yield Outcome(outcome.job, failure="no memory") if bad else outcome
+
+    monkeypatch.setattr(tuning, "run_jobs", failing)
+    said = []
+    tuned = tune(CONFIG, tmp_path, minutes=1, say=said.append)
+    assert "multipartite" not in [trial.word for trial in tuned.trials]
+    assert "multipartite: no memory" in said
 
 
 @pytest.mark.slow
-def test_a_real_search_keeps_to_its_budget_and_never_reads_the_test_set(tmp_path):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_real_search_keeps_to_its_budget_resumes_and_never_reads_the_test_set(tmp_path, workers):
     began = time.monotonic()
     said = []
-    tuned = tune(CONFIG, tmp_path, minutes=0.75, say=said.append)
-    assert time.monotonic() - began < 60
+    tuned = tune(CONFIG, tmp_path, minutes=0.5, workers=workers, say=said.append)
+    assert time.monotonic() - began < 75
     assert tuned.trials[0].epochs > 1
     run = read_run(place(tmp_path, tuned.word, 0))
     assert run.metrics[tuned.trials[0].epochs - 1].validation.top1 == tuned.trials[0].error
-    assert not list(tmp_path.glob("runs/*/*/summary.json"))
     assert any("best of" in line for line in said)
+    more = tune(CONFIG, tmp_path, minutes=0.2, workers=workers)
+    assert {trial.word for trial in more.trials} >= {trial.word for trial in tuned.trials}
+    assert not list(tmp_path.glob("runs/*/*/summary.json"))
 
 
 def test_bad_budgets_are_refused(tmp_path, monkeypatch):
@@ -101,6 +176,8 @@ def test_bad_budgets_are_refused(tmp_path, monkeypatch):
         tune(CONFIG, tmp_path, minutes=0)
     with pytest.raises(InputError, match="judges on the validation split"):
         tune(RunConfig("digits", validation=0.0), tmp_path, minutes=1)
-    monkeypatch.setattr(tuning, "run_jobs", lambda jobs, workers: [Outcome(Job(jobs[0].config, jobs[0].folder))])
+    with pytest.raises(InputError, match="unknown pooling that can be tuned 'max': known: multipartite"):
+        tune(CONFIG, tmp_path, minutes=1, name="max")
+    monkeypatch.setattr(tuning, "run_jobs", lambda jobs, workers: [Outcome(next(iter(jobs)))])
     with pytest.raises(InputError, match="no setting reached epoch 1 within 1 minutes: raise --budget"):
         tune(CONFIG, tmp_path, minutes=1)

@@ -31,7 +31,7 @@ from multipartite.experiments.run.store import is_run, read_run
 from multipartite.pooling.registry import find
 from multipartite.words import Places
 
-__all__ = ["POOLINGS", "Grid", "different_settings", "place", "train_grid"]
+__all__ = ["POOLINGS", "Grid", "check_settings", "different_settings", "place", "train_grid"]
 
 POOLINGS = ("max", "average", "stochastic", "multipartite", "multipartite:assignment=stochastic")
 
@@ -83,14 +83,6 @@ class Grid:
             for word in self.poolings
         ]
 
-    def check(self, out: Path) -> None:
-        """Refuse an `out` that holds runs of other settings; better now than after hours of training."""
-        for folder in filter(is_run, sorted(out.glob("runs/*/seed-*"))):
-            there = read_run(folder).config
-            if names := different_settings([self.base, there]):
-                was, now = (", ".join(f"{n}={getattr(c, n)!r}" for n in names) for c in (there, self.base))
-                raise InputError(f"{out} holds runs with {was}, not {now}: choose another --out")
-
 
 def train_grid(
     grid: Grid, out: Path, *, workers: int | None = None, client: Any = None, quiet: bool = False
@@ -112,7 +104,7 @@ def train_grid(
     quiet : bool
         Whether nothing is shown meanwhile.
     """
-    grid.check(out)
+    check_settings(grid.base, out)
     jobs = grid.jobs(out)
     if client is not None:
         outcomes = run_jobs_on(client, jobs)
@@ -150,6 +142,15 @@ def place(out: Path, word: str, seed: int) -> Path:
     'out/runs/max-ceil_mode=True-dilation=1/seed-3'
     """
     return out / "runs" / Places.parse(word).slug / f"seed-{seed}"
+
+
+def check_settings(base: RunConfig, out: Path) -> None:
+    """Refuse an `out` that holds runs of other settings; better now than after hours of training."""
+    for folder in filter(is_run, sorted(out.glob("runs/*/seed-*"))):
+        there = read_run(folder).config
+        if names := different_settings([base, there]):
+            was, now = (", ".join(f"{n}={getattr(c, n)!r}" for n in names) for c in (there, base))
+            raise InputError(f"{out} holds runs with {was}, not {now}: choose another --out")
 
 
 def different_settings(configs: Sequence[RunConfig]) -> list[str]:

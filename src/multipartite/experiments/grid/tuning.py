@@ -1,42 +1,86 @@
-"""The best multipartite setting within a time budget, by successive halving over ordinary run folders.
+"""The best setting of a pooling within a time budget: a search by optuna over ordinary run folders.
 
-Every setting starts as a run of full length and rests after a ninth of its epochs; the better third goes on to a
-third of them, the better third of those to the end. Going on costs nothing twice, for a run resumes from its
-checkpoint. Settings are judged on the validation split alone: a run that rests has never read the test set.
+A trial is a run of full length that rests after a ninth and a third of its epochs. Where it is not among the better
+third of those that came as far, it is given up (asynchronous successive halving); what to try next, the trials so far
+suggest (tree-structured Parzen estimator). Going on costs nothing twice, for a run resumes from its checkpoint.
+Settings are judged on the validation split alone: a run that rests has never read the test set, and so has none of
+those that reached their last epoch.
+
+What is tried is a *space*, a function of `pick` that returns the options of a word. ``pick(name, *values)`` gives one
+of the values, the first of them the layer's default; what is picked may decide what is picked next::
+
+    def blur(pick, channels):
+        return {"width": pick("width", 3, 2, 5)}
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import json
+import hashlib
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from multipartite import pooling
 from multipartite.errors import InputError
-from multipartite.experiments.grid.comparison import place
-from multipartite.experiments.grid.jobs import Job
+from multipartite.experiments.grid.comparison import check_settings, place
+from multipartite.experiments.grid.jobs import Job, Outcome
 from multipartite.experiments.grid.workers import run_jobs, workers_starting
 from multipartite.experiments.run import networks
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.setup import assemble, prepare
 from multipartite.experiments.run.store import read_run, write_json
+from multipartite.registry import Registry
+from multipartite.words import Word
 
-__all__ = ["SPACE", "Trial", "Tuned", "rungs", "settings", "tune"]
+if TYPE_CHECKING:
+    import optuna
 
-SPACE: dict[str, tuple[object, ...]] = {  # the first of each is the layer's default, the paper's choice
-    "assignment": ("hard", "stochastic", "soft"),
-    "temperature": (1.0, 0.5, 2.0, math.inf),
-    "criterion": ("kl", "information", "bhattacharyya", "ttest"),
-    "projection": ("fisher", "orthogonal", "penalised"),
-}
+__all__ = ["SPACES", "Setting", "Space", "Trial", "Tuned", "rungs", "settings", "tune"]
+
+Pick: TypeAlias = Callable[..., Any]  # (name, *values) -> one of the values
+Space: TypeAlias = Callable[[Pick, Sequence[int]], dict[str, Any]]  # (pick, channels of the places) -> options
+
 _KEPT = 3  # one in three goes on
-_FIRST = 0.5  # of the time is for the first rung: it decides how many settings are seen at all
+_TRIES = 5  # how often a suggestion may be one that is known, until a new one is drawn
+
+
+def _multipartite(pick: Pick, channels: Sequence[int]) -> dict[str, Any]:
+    common = math.gcd(*channels)
+    options = {
+        "gather": pick("gather", "max", None, "stochastic", "average"),
+        "assignment": pick("assignment", "stochastic", "lines", "hard", "soft"),
+        "groups": pick("groups", *(g for g in range(1, common + 1) if common % g == 0)),
+    }
+    if options["assignment"] == "lines":
+        options["focus"] = pick("focus", "auto", 0.0, 0.25, 0.5, 0.75)
+        uniform = options["focus"] == 0.0
+    elif options["assignment"] == "hard":
+        uniform = False
+    else:
+        options["temperature"] = pick("temperature", 1.0, 0.5, 2.0, math.inf)
+        uniform = options["temperature"] == math.inf
+    if uniform:  # nothing is scored
+        return options
+    options["criterion"] = pick("criterion", "kl", "information", "energy", "bhattacharyya", "ttest")
+    if options["criterion"] != "energy":
+        options["projection"] = pick("projection", "fisher", "orthogonal", "penalised")
+    return options
+
+
+SPACES: Registry[Space] = Registry("pooling that can be tuned", {"multipartite": _multipartite})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A pooling word that says what differs from the defaults, and everything that was picked for it."""
+
+    word: str
+    picked: tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, order=True)
@@ -57,11 +101,13 @@ class Tuned:
     trials: tuple[Trial, ...]
 
 
-def settings(channels: Sequence[int], num_classes: int) -> list[str]:
-    """List every setting worth trying as a pooling word: groups that divide all layers, no idle option.
+def settings(name: str, channels: Sequence[int], num_classes: int) -> list[Setting]:
+    """List every setting of a pooling's space that its layer accepts, the default first.
 
     Parameters
     ----------
+    name : str
+        A pooling of `SPACES`.
     channels : sequence of int
         Channels that the pooling layers get.
     num_classes : int
@@ -69,24 +115,48 @@ def settings(channels: Sequence[int], num_classes: int) -> list[str]:
 
     Examples
     --------
-    >>> words = settings([20, 50], num_classes=10)
-    >>> words[:2]
-    ['multipartite', 'multipartite:groups=2']
-    >>> any("groups=4" in word for word in words), any("groups=5" in word for word in words)
-    (False, True)
+    >>> found = [setting.word for setting in settings("multipartite", [20, 50], num_classes=10)]
+    >>> found[0], "multipartite:groups=5" in found, "multipartite:groups=4" in found
+    ('multipartite', True, False)
     """
-    common = math.gcd(*channels)
-    space = {**SPACE, "groups": tuple(g for g in range(1, common + 1) if common % g == 0)}
-    words: dict[str, None] = {}
-    for values in itertools.product(*space.values()):
-        options = dict(zip(space, values, strict=True))
-        if options["assignment"] == "hard":
-            del options["temperature"]
-        elif options["temperature"] == math.inf:  # uniform: nothing is scored
-            del options["criterion"], options["projection"]
-        given = ",".join(f"{k}={v}" for k, v in sorted(options.items()) if v != space[k][0])
-        words[f"multipartite:{given}" if given else "multipartite"] = None
-    return [word for word in words if _valid(word, num_classes)]
+    found: dict[str, Setting] = {}
+    left: list[list[tuple[str, Any]]] = [[]]
+    while left:
+        pick = _Told(left.pop())
+        word = _word(name, channels, pick)
+        left += reversed(pick.others)
+        found.setdefault(word, Setting(word, tuple(pick.picked)))
+    return [setting for setting in found.values() if _valid(setting.word, num_classes)]
+
+
+class _Told:
+    """Picks what it is told, then what comes first; `others` is what else could have been picked."""
+
+    def __init__(self, told: list[tuple[str, Any]]) -> None:
+        self.told = told
+        self.picked: list[tuple[str, Any]] = []
+        self.others: list[list[tuple[str, Any]]] = []
+
+    def __call__(self, name: str, *values: Any) -> Any:
+        if len(self.picked) < len(self.told):
+            value = self.told[len(self.picked)][1]
+        else:
+            value = values[0]
+            self.others += [[*self.picked, (name, other)] for other in values[1:]]
+        self.picked.append((name, value))
+        return value
+
+
+def _word(name: str, channels: Sequence[int], pick: Pick) -> str:
+    """Write what a pooling's space picks as a word, without what is the default anyway."""
+    defaults: dict[str, Any] = {}
+
+    def noted(option: str, *values: Any) -> Any:
+        defaults[option] = values[0]
+        return pick(option, *values)
+
+    options = SPACES[name](noted, channels)
+    return str(Word.of(name, **{k: v for k, v in options.items() if k not in defaults or v != defaults[k]}))
 
 
 def _valid(word: str, num_classes: int) -> bool:
@@ -98,29 +168,38 @@ def _valid(word: str, num_classes: int) -> bool:
 
 
 def rungs(epochs: int) -> list[int]:
-    """Epochs after which runs rest: a ninth, a third, all.
+    """Epochs after which runs rest: about a ninth, three times that, all.
 
     Examples
     --------
     >>> rungs(20), rungs(2)
-    ([3, 7, 20], [1, 2])
+    ([3, 9, 20], [1, 2])
     """
-    return sorted({math.ceil(epochs / 9), math.ceil(epochs / 3), epochs})
+    first = math.ceil(epochs / _KEPT**2)
+    return sorted({first, min(_KEPT * first, epochs), epochs})
 
 
 def tune(
-    base: RunConfig, out: Path, *, minutes: float, workers: int = 1, say: Callable[[str], None] = lambda line: None
+    base: RunConfig,
+    out: Path,
+    *,
+    minutes: float,
+    name: str = "multipartite",
+    workers: int = 1,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Tuned:
-    """Search the settings of multipartite pooling for at most `minutes`, in runs under `out`.
+    """Search the settings of a pooling for at most `minutes`, in runs under `out`; a search that was made goes on.
 
     Parameters
     ----------
     base : RunConfig
-        Everything but the pooling; its seed also settles the order in which settings are tried.
+        Everything but the pooling; its seed also settles what is tried first.
     out : Path
-        Folder of the runs, laid out as a comparison, and of ``tuning.json``.
+        Folder of the runs, laid out as a comparison, of optuna's journal and of ``tuning.json``.
     minutes : float
-        Time for the search, from when the workers stand ready; the first rung gets half of it.
+        Time for the search, from when the workers stand ready.
+    name : str
+        A pooling of `SPACES`.
     workers : int
         Runs at once.
     say : callable
@@ -130,46 +209,168 @@ def tune(
         raise InputError(f"budget must be more than 0 minutes, got {minutes}")
     if not base.validation:
         raise InputError("tuning judges on the validation split: choose a validation share above 0")
+    SPACES[name]  # or refuse it
+    check_settings(base, out)
     with workers_starting(workers):
+        from multipartite.experiments.run.setup import assemble, prepare  # bring torch
+
         data = prepare(base)
         net = assemble(dataclasses.replace(base, pooling="max"), data)
-    places = networks.pooling_layers(net, data.normalise(data.train.images[:1]))
-    words = settings([place.channels for place in places], data.num_classes)
-    random.Random(base.seed).shuffle(words)
-    for known in ("multipartite:assignment=stochastic", "multipartite"):  # the paper's two readings come first
-        words.insert(0, words.pop(words.index(known)))
-    best: dict[str, Trial] = {}
-    levels = rungs(base.epochs)
-    began = time.time()  # a slow start of the workers is not taken off the search
-    more = len(levels) - 1
-    ends = [_FIRST + (1 - _FIRST) * k / more for k in range(more + 1)] if more else [1.0]
-    for number, epochs in enumerate(levels, start=1):
-        until = began + 60 * minutes * ends[number - 1]
-        say(f"rung {number} of {len(levels)}: {len(words)} settings up to epoch {epochs}")
-        jobs = [
-            Job(dataclasses.replace(base, pooling=word), place(out, word, base.seed), epochs, until) for word in words
-        ]
-        failures = [outcome.failure for outcome in run_jobs(jobs, min(workers, len(jobs))) if outcome.failure]
-        reached = sorted(trial for job in jobs if (trial := _trial(job, epochs)))
-        if not reached:
-            break
-        best |= {trial.word: trial for trial in reached}
-        say(f"best of {len(reached)}: {reached[0].word} with {reached[0].error:.2f}% validation error")
-        words = [trial.word for trial in reached[: max(1, len(reached) // _KEPT)]]
-    if not best:
-        reason = f" ({failures[0]})" if failures else ""
-        raise InputError(f"no setting reached epoch {levels[0]} within {minutes:g} minutes{reason}: raise --budget")
-    trials = tuple(sorted(best.values(), key=lambda trial: (-trial.epochs, trial)))
-    write_json(out / "tuning.json", [dataclasses.asdict(trial) for trial in trials])
-    return Tuned(trials[0].word, trials)
+        places = networks.pooling_layers(net, data.normalise(data.train.images[:1]))
+        channels = [place.channels for place in places]
+        known = settings(name, channels, data.num_classes)
+    search = _Search(base, out, name, channels, known, until=time.time() + 60 * minutes, say=say)
+    for outcome in run_jobs(search.jobs(), workers):
+        search.hear(outcome)
+    return search.result(minutes)
 
 
-def _trial(job: Job, epochs: int) -> Trial | None:
-    """Read how a run stood after `epochs`, None where it did not get there."""
-    try:
-        metrics = read_run(job.folder).metrics
-    except (InputError, json.JSONDecodeError):
-        return None
-    if len(metrics) < epochs or (validation := metrics[epochs - 1].validation) is None:
-        return None
-    return Trial(validation.top1, validation.objective, job.config.pooling, epochs)
+class _Search:
+    """What optuna is asked and told; `jobs` gives what to train next, `hear` takes what came of it."""
+
+    def __init__(
+        self,
+        base: RunConfig,
+        out: Path,
+        name: str,
+        channels: Sequence[int],
+        known: Sequence[Setting],
+        *,
+        until: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self.base, self.out, self.name, self.channels = base, out, name, channels
+        self.known, self.until, self.say = known, until, say
+        self.words = {setting.word for setting in known}
+        self.levels = rungs(base.epochs)
+        self.study = _open_study(base, out, known, self.levels[0])
+        self.running: dict[Path, tuple[optuna.Trial, int]] = {}  # by folder: the trial, and which rung it is on
+        self.best: dict[str, Trial] = {}
+        self.failure = ""
+        self.seen = self._take_up()
+        self.promoted: list[Job] = []
+
+    def _take_up(self) -> set[str]:
+        """Read what an earlier search did; trials that it did not bring to an end come first now."""
+        import optuna
+
+        ended, open_ = set(), []
+        for trial in self.study.get_trials(deepcopy=False):
+            word = trial.user_attrs.get("word")
+            if trial.state is optuna.trial.TrialState.RUNNING:
+                self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+                open_.append(trial.params)
+            elif word is not None and trial.state is not optuna.trial.TrialState.WAITING:
+                ended.add(word)
+                self._note(word)
+        for params in open_:
+            self.study.enqueue_trial(params, skip_if_exists=False)
+        if not ended and not open_:
+            self.study.enqueue_trial(dict(self.known[0].picked))
+        if ended:
+            self.say(f"{len(ended)} settings were tried before")
+        return ended
+
+    def _note(self, word: str) -> dict[int, Trial]:
+        """Read how well the run of a setting stood at every rung that it reached; keep the last of them."""
+        found = {}
+        try:
+            metrics = read_run(place(self.out, word, self.base.seed)).metrics
+        except InputError:
+            return {}
+        for level in self.levels:
+            if level <= len(metrics) and (after := metrics[level - 1].validation) is not None:
+                found[level] = self.best[word] = Trial(after.top1, after.objective, word, level)
+        return found
+
+    def jobs(self) -> Iterator[Job | None]:
+        """Give those that go on first, then new ones; None where all that there is is tried or being tried."""
+        while time.time() < self.until:
+            yield self.promoted.pop() if self.promoted else self._new()
+
+    def _new(self) -> Job | None:
+        import optuna
+
+        if len(self.seen) >= len(self.known):
+            return None
+        for attempt in range(_TRIES + 1):
+            if attempt == _TRIES:  # suggestions go round in circles: draw one that is new
+                unseen = [setting for setting in self.known if setting.word not in self.seen]
+                chosen = random.Random(f"{self.base.seed} {len(self.seen)}").choice(unseen)
+                self.study.enqueue_trial(dict(chosen.picked))
+            trial = self.study.ask()
+            word = _word(self.name, self.channels, partial(_suggested, trial))
+            if word not in self.seen and word in self.words:
+                break
+            self.study.tell(trial, state=optuna.trial.TrialState.FAIL)  # known already, or refused by the layer
+        self.seen.add(word)
+        trial.set_user_attr("word", word)
+        return self._job(trial, word, 0)
+
+    def _job(self, trial: optuna.Trial, word: str, rung: int) -> Job:
+        folder = place(self.out, word, self.base.seed)
+        self.running[folder] = trial, rung
+        return Job(dataclasses.replace(self.base, pooling=word), folder, self.levels[rung], self.until)
+
+    def hear(self, outcome: Outcome) -> None:
+        """Tell optuna how a setting stands, and let it go on or not."""
+        import optuna
+
+        trial, rung = self.running.pop(outcome.job.folder)
+        word, level = outcome.job.config.pooling, self.levels[rung]
+        if outcome.failure is not None:
+            self.failure = outcome.failure
+            self.say(f"{word}: {outcome.failure}")
+            self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            return
+        found = self._note(word).get(level)
+        if found is None:
+            return  # time is up: the trial stays open, for a search that goes on
+        trial.report(found.error, level)
+        ahead = min(self.best.values(), key=_rank)
+        self.say(
+            f"{word}: {found.error:.2f}% after {level} of {self.base.epochs} epochs; "
+            f"best of {len(self.best)}: {ahead.word} with {ahead.error:.2f}% after {ahead.epochs}"
+        )
+        if rung + 1 == len(self.levels):
+            self.study.tell(trial, found.error)
+        elif trial.should_prune():
+            self.study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        else:
+            self.promoted.append(self._job(trial, word, rung + 1))
+
+    def result(self, minutes: float) -> Tuned:
+        """Rank the trials and write them down."""
+        if not self.best:
+            reason = f" ({self.failure})" if self.failure else ""
+            first = f"no setting reached epoch {self.levels[0]} within {minutes:g} minutes"
+            raise InputError(f"{first}{reason}: raise --budget")
+        trials = tuple(sorted(self.best.values(), key=_rank))
+        write_json(self.out / "tuning.json", [dataclasses.asdict(trial) for trial in trials])
+        return Tuned(trials[0].word, trials)
+
+
+def _suggested(trial: optuna.Trial, name: str, *values: Any) -> Any:
+    return trial.suggest_categorical(name, values)
+
+
+def _rank(trial: Trial) -> tuple[int, Trial]:
+    """Sort the longest first, and the best of these."""
+    return -trial.epochs, trial
+
+
+def _open_study(base: RunConfig, out: Path, known: Sequence[Setting], first: int) -> optuna.Study:
+    """Open the journal of a search, or begin it; one of another space or length is another in the same file."""
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    out.mkdir(parents=True, exist_ok=True)
+    return optuna.create_study(
+        storage=JournalStorage(JournalFileBackend(str(out / "tuning.journal"))),
+        study_name=hashlib.sha256(repr((base.key, known)).encode()).hexdigest()[:16],
+        sampler=optuna.samplers.TPESampler(seed=base.seed % 2**32),
+        pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=_KEPT),
+        load_if_exists=True,
+    )
