@@ -51,7 +51,7 @@ format: .venv/for-test ## format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 figures: .venv/for-demo ## draw the pictures of the documentation anew
-	@$(BIN)/python docs/figures.py && $(BIN)/python docs/figure_kept.py && $(BIN)/python docs/figure_made.py
+	@$(BIN)/python docs/figures.py && $(BIN)/python docs/figure_kept.py && $(BIN)/python docs/figure_two_steps.py && $(BIN)/python docs/figure_made.py
 
 bench: .venv/for-demo ## time the layers and networks against max pooling
 	@$(BIN)/multipartite bench

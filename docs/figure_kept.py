@@ -22,7 +22,7 @@ MARK = {"marker": "o", "s": 9, "c": "#e8554e", "linewidths": 0}
 def features(data: Dataset) -> tuple[nn.Module, mp.MultipartitePool2d]:
     """Train a convolution with a multipartite layer behind it, for one pass over the data."""
     torch.manual_seed(0)
-    pool = mp.MultipartitePool2d(KERNEL, num_classes=data.num_classes, return_indices=True)
+    pool = mp.MultipartitePool2d.printed(KERNEL, num_classes=data.num_classes, return_indices=True)
     front = nn.Sequential(nn.Conv2d(data.shape[0], 16, 5), nn.ReLU())
     head = nn.LazyLinear(data.num_classes)
     sgd = None
