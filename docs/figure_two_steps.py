@@ -22,13 +22,13 @@ FOCUS = 0.7
 
 
 def photograph(side: int = 64) -> Tensor:
-    """A flower in grey, (1, 1, side, side), in 0 to 1."""
+    """Read a flower in grey, (1, 1, side, side), in 0 to 1."""
     pixels = torch.from_numpy(load_sample_image("flower.jpg").copy()).float().mean(-1)[None, None] / 255
     return F.interpolate(pixels[..., 20:380, 130:490], (side, side), mode="area")
 
 
 def responses(image: Tensor) -> Tensor:
-    """What eight oriented edge filters and a ReLU leave of it, (1, 8, side, side)."""
+    """Filter it for edges in eight directions, with a ReLU, (1, 8, side, side)."""
     angle = torch.arange(8) * torch.pi / 4
     y, x = torch.meshgrid(torch.arange(-2.0, 3), torch.arange(-2.0, 3), indexing="ij")
     along = angle.cos()[:, None, None] * x + angle.sin()[:, None, None] * y

@@ -90,6 +90,38 @@ def fitted(rank=0, world=1):
     return mp.fit(network(), loader).state_dict()
 
 
+def saved_between(rank, world):
+    """A checkpoint that one process writes between two refits, after all have joined what they saw."""
+    pool = mp.MultipartitePool2d(2, refit_every=3, num_channels=CHANNELS, **PRINTED)
+    for step in range(7):
+        x, y = (t[share(rank, world, "even")] for t in batch(step))
+        with mp.supervise(y):
+            pool.observe(x)
+        if step == 4:
+            assert pool.pending.turns == 1
+            assert any(name.startswith("pending.") for name in pool.state_dict())
+            pool.join()
+            state = [pool.state_dict() if rank == 0 else None]
+            dist.broadcast_object_list(state)
+            pool = mp.MultipartitePool2d(2, refit_every=3, num_channels=CHANNELS, **PRINTED)
+            pool.load_state_dict(state[0])
+    return pool.state_dict()
+
+
+def forgotten(rank, world):
+    """The last process forgets its labels; every process hears of it at the next refit."""
+    pool = mp.MultipartitePool2d(2, refit_every=2, num_channels=CHANNELS, **PRINTED)
+    said = ""
+    for step in range(3):
+        x, y = (t[share(rank, world, "even")] for t in batch(step))
+        with mp.supervise(None if rank == world - 1 and step == 1 else y):
+            try:
+                pool.observe(x)
+            except mp.errors.InputError as error:
+                said = str(error)
+    return {"heard": torch.tensor("labels must reach every process or none, but 1 of the" in said)}
+
+
 def counted(scenario, *arguments, **options):
     """How often the processes talked, and how many numbers they said each time."""
     sizes, real = [], dist.all_reduce
@@ -139,6 +171,7 @@ def main(folder):
     me = rank, dist.get_world_size()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "MultipartitePool2d: refused a batch")
+        warnings.filterwarnings("ignore", "MultipartitePool2d got no labels")
         results = {
             "even": learn(*me),
             "uneven": learn(*me, "uneven"),
@@ -146,6 +179,8 @@ def main(folder):
             "ignored": learn(*me, wreck="labels"),
             "nan": learn(*me, wreck="nan"),
             "talk": counted(learn, *me, num_channels=CHANNELS),
+            "saved": saved_between(*me),
+            "forgotten": forgotten(*me),
             "narrowed": narrowed(*me),
             "accumulated": accumulate(*me),
             "fitted": fitted(*me),

@@ -26,6 +26,20 @@ WINDOWS = {
     "2d, indices": (2, {"kernel_size": 2, "return_indices": True}),
     "3d, padding and ceil_mode": (3, {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}),
     "3d, dilation and groups": (3, {"kernel_size": 2, "dilation": 2, "groups": 3}),
+    "2d, gather max, hard": (2, {"kernel_size": 2, "gather": "max"}),
+    "2d, gather max, stochastic": (
+        2,
+        {"kernel_size": 3, "stride": 2, "padding": 1, "gather": "max", "assignment": "stochastic"},
+    ),
+    "2d, gather average, ceil_mode": (
+        2,
+        {"kernel_size": 3, "stride": 2, "ceil_mode": True, "gather": "average", "assignment": "stochastic"},
+    ),
+    "1d, gather stochastic, soft": (1, {"kernel_size": 2, "gather": "stochastic", "assignment": "soft"}),
+    "2d, lines": (2, {"kernel_size": 2, "gather": "max", "assignment": "lines", "focus": 0.5}),
+    "2d, lines, auto": (2, {"kernel_size": 3, "stride": 2, "gather": "max", "assignment": "lines", "groups": 2}),
+    "1d, lines, no gather": (1, {"kernel_size": 3, "stride": 2, "assignment": "lines", "focus": 0.3}),
+    "3d, lines": (3, {"kernel_size": 2, "gather": "max", "assignment": "lines", "focus": 0.5}),
     "1d, soft": (1, {"kernel_size": 3, "stride": 2, "padding": 1, "assignment": "soft"}),
     "1d, stochastic": (1, {"kernel_size": 3, "stride": 2, "ceil_mode": True, "assignment": "stochastic"}),
     "2d, soft": (2, {"kernel_size": 2, "assignment": "soft"}),
@@ -62,7 +76,7 @@ def images(dims, n=4, sizes=SIZES[0], seed=0):
 
 
 def taught(dims, **options):
-    pool = LAYERS[dims](**options, num_classes=3)
+    pool = LAYERS[dims](**{"gather": None, "assignment": "hard"} | options, num_classes=3)
     x, y = images(dims, 6)
     with mp.supervise(y):
         pool(x)
@@ -82,7 +96,10 @@ def others(dims):
     return [images(dims, n, sizes, seed=n)[0] for n, sizes in zip((4, 2, 1, 3), SIZES, strict=True)]
 
 
-@pytest.mark.parametrize("name", ["1d, padding", "2d", "2d, all at once", "3d, padding and ceil_mode"])
+@pytest.mark.parametrize(
+    "name",
+    ["1d, padding", "2d", "2d, all at once", "3d, padding and ceil_mode", "2d, gather max, stochastic", "2d, lines"],
+)
 def test_torch_export(name):
     dims, options = WINDOWS[name]
     pool = taught(dims, **options)
