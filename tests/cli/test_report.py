@@ -74,4 +74,4 @@ def test_what_cannot_be_written_is_one_sentence_and_status_2(tmp_path, kind, mon
     status, out, err = run_words("report", tmp_path / "runs", "--no-pictures", "--out", place)
     assert (status, out) == (2, "")
     reason = {"a file": "File exists", "a full disk": "No space left on device"}.get(kind, "Read-only file system")
-    assert err == f"multipartite: cannot write the report into {place} ({reason}): choose another --out\n"
+    assert err == f"multipartite: cannot write into {place} ({reason}): choose another --out\n"

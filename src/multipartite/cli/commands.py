@@ -8,7 +8,7 @@ import typer
 
 __all__ = ["NAMES", "register"]
 
-NAMES: list[str] = ["data", "train", "compare", "report", "tune", "rank", "explain", "bench"]
+NAMES: list[str] = ["data", "train", "compare", "report", "summary", "tune", "rank", "explain", "bench"]
 
 
 def register(app: typer.Typer) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from multipartite.cli.sentences import say
 
 __all__ = ["register", "report"]
 
@@ -27,5 +28,5 @@ def report(
 
     report = write_report(runs, out, pictures=pictures)
     for sentence in report.collection.damaged:
-        print(f"multipartite: left out: {sentence}", file=sys.stderr)
+        say(f"left out: {sentence}")
     tell(report)

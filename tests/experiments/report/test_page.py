@@ -1,51 +1,14 @@
 """The page in a real browser: tables, charts, a tooltip, no word of complaint on the console."""
 
-import shutil
-
 import pytest
 
+from browser import SCREENS, WIDE, assert_legible, screen
 from made_runs import ERRORS, made_grid, made_run
 from multipartite.experiments.grid.jobs import Job, work
 from multipartite.experiments.report import write_report
 from multipartite.experiments.run.config import RunConfig
 
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver"),
-]
-
-
-@pytest.fixture
-def browser(tmp_path):
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1100,900"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
-
-
-def screen(browser, width, height, *, dark=False):
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +21,6 @@ def page(tmp_path_factory):
             work(Job(config, out / f"{word[:3]}-{seed}"))
     made_run(out, "stochastic", 0, 1.0, finished=False, epochs=2, limit=200)
     return write_report(out).page
-
-
-SCREENS = [(1200, False), (1200, True), (400, False), (400, True)]
 
 
 def test_tables_charts_and_tooltips_work_and_the_console_stays_silent(browser, tmp_path):
@@ -98,9 +58,6 @@ def test_tables_charts_and_tooltips_work_and_the_console_stays_silent(browser, t
     assert browser.get_log("browser") == []
 
 
-WIDE = "return [...document.querySelectorAll('.scroll, .card')].filter(e => e.scrollWidth > e.clientWidth).length"
-
-
 @pytest.mark.parametrize("width", [1200, 400])
 def test_the_columns_of_the_paper_fit_too(browser, tmp_path, width):
     screen(browser, width, 900)
@@ -117,32 +74,11 @@ def test_the_columns_of_the_paper_fit_too(browser, tmp_path, width):
 def test_it_fits_the_screen_and_can_be_read(browser, page, width, dark):
     screen(browser, width, 900, dark=dark)
     browser.get(page.as_uri())
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    assert browser.execute_script(WIDE) == 0
-    ground = colour(browser, "body", "backgroundColor")
-    assert (luminance(ground) < 0.1) == dark
-    for selector in ("body", ".headline", "summary", ".notes", "td small", ".lead", ".eyebrow", ".warnings", "dt"):
-        assert contrast(colour(browser, selector, "color"), ground) >= 4.5, selector
+    texts = ("body", ".headline", "summary", ".notes", "td small", ".lead", ".eyebrow", ".warnings", "dt")
+    assert_legible(browser, width, dark=dark, selectors=texts)
     broken = "return [...document.images].filter(i => (i.scrollIntoView(), i.complete && !i.naturalWidth)).length"
     assert browser.execute_script(broken) == 0
     assert browser.execute_script("return document.images.length") == 24
-    assert browser.get_log("browser") == []
-
-
-def colour(browser, selector, kind):
-    script = f"return getComputedStyle(document.querySelector(arguments[0])).{kind}"
-    return [int(part) for part in browser.execute_script(script, selector)[4:-1].split(",")]
-
-
-def luminance(rgb):
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in rgb)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one, two):
-    """Of two colours, 1 to 21, after the accessibility guidelines of the web (WCAG 2)."""
-    low, high = sorted((luminance(one), luminance(two)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_rows_are_stacked_under_their_labels_on_a_phone(browser, page):

@@ -1,25 +1,18 @@
-"""The figures of a report as PNG: errors of every pooling, and curves over the epochs."""
+"""Figures as PNG: errors and curves of a report, ranks and cost of a summary."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 
 from multipartite.experiments.report.tables import METRICS, Curve, Row
 
-__all__ = ["figures"]
+__all__ = ["cost_figure", "curve_figure", "error_figure", "rank_figure"]
 
 
-def figures(rows: Sequence[Row], drawn: Sequence[Curve]) -> dict[str, bytes]:
-    """Give every PNG file by its name."""
-    return {"errors.png": _errors(rows), "curves.png": _curves(drawn)}
-
-
-def _colour(place: int) -> str:
-    return f"C{place % 10}"
-
-
-def _errors(rows: Sequence[Row]) -> bytes:
+def error_figure(rows: Sequence[Row]) -> bytes:
+    """Draw training and test error of every pooling, from ring to disc."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 1.2 + 0.45 * len(rows)), layout="constrained")
@@ -39,7 +32,8 @@ def _errors(rows: Sequence[Row]) -> bytes:
     return _png(figure)
 
 
-def _curves(drawn: Sequence[Curve]) -> bytes:
+def curve_figure(drawn: Sequence[Curve]) -> bytes:
+    """Draw the curves over the epochs, a panel a metric."""
     from matplotlib.figure import Figure
 
     poolings = list(dict.fromkeys(curve.pooling for curve in drawn))
@@ -62,6 +56,66 @@ def _curves(drawn: Sequence[Curve]) -> bytes:
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     return _png(figure)
+
+
+def rank_figure(ranks: Mapping[str, Sequence[float]], critical: float, groups: Sequence[tuple[int, int]]) -> bytes:
+    """Draw a diagram of critical differences: mean ranks, and bars over what is not told apart.
+
+    Parameters
+    ----------
+    ranks : mapping of pooling to ranks
+        One a comparison; the lowest mean first.
+    critical : float
+        Difference from which two mean ranks are told apart.
+    groups : sequence of (first, last)
+        Places that are not told apart.
+    """
+    from matplotlib.figure import Figure
+
+    k, above = len(ranks), 0.55 + 0.28 * len(groups)
+    figure = Figure(figsize=(8, 1.1 + 0.42 * k + 0.2 * len(groups)), layout="constrained")
+    axes = figure.subplots()
+    means = [statistics.fmean(each) for each in ranks.values()]
+    for place, (each, mean) in enumerate(zip(ranks.values(), means, strict=True)):
+        colour = _colour(place)
+        axes.plot([mean, mean], [-above, place], color=colour, alpha=0.35, linewidth=1)
+        axes.plot(each, [place] * len(each), "o", color=colour, alpha=0.3, markersize=4)
+        axes.plot(mean, place, "o", color=colour, markersize=9)
+        axes.annotate(f"{mean:.2f}", (mean, place), (8, 5), textcoords="offset points", fontsize=8)
+    for number, (first, last) in enumerate(groups):
+        line = -above + 0.35 + 0.28 * number
+        axes.plot([means[first] - 0.04, means[last] + 0.04], [line, line], color="black", linewidth=4)
+    axes.set_yticks(range(k), [_plain(pooling) for pooling in ranks])
+    axes.set(xlim=(0.9, k + 0.1), ylim=(k - 0.5, -above), xticks=range(1, k + 1))
+    axes.xaxis.tick_top()
+    axes.set_title(f"mean rank; the critical difference is {critical:.2f}", fontsize=10)
+    axes.spines[["bottom", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    return _png(figure)
+
+
+def cost_figure(places: Mapping[str, tuple[float, float]]) -> bytes:
+    """Draw error against training time, each as a multiple of max pooling's; numbers are those of the legend."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.6 + 0.2 * len(places)), layout="constrained")
+    axes = figure.subplots()
+    for place, (pooling, (time, error)) in enumerate(places.items()):
+        label = f"{place + 1} {_plain(pooling)}"
+        axes.plot(time, error, "o", color=_colour(place), markersize=15, label=label)
+        axes.annotate(str(place + 1), (time, error), color="white", ha="center", va="center", fontsize=8, weight="bold")
+    axes.axhline(1, color="grey", linewidth=0.8, zorder=0)
+    axes.axvline(1, color="grey", linewidth=0.8, zorder=0)
+    axes.set(xlabel="training time, max = 1", ylabel="error, max = 1")
+    axes.margins(0.1)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.2)
+    figure.legend(loc="outside lower center", ncols=1, frameon=False, markerscale=0.5, fontsize=9)
+    return _png(figure)
+
+
+def _colour(place: int) -> str:
+    return f"C{place % 10}"
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else, and as Markdown; names from data are escaped."""
+"""Pages that need nothing else, and the same as Markdown; names from data are escaped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from multipartite.experiments.report.estimates import FEWEST, Difference
 from multipartite.experiments.report.gallery import Gallery
 from multipartite.experiments.report.tables import METRICS, Curve, Row
 
-__all__ = ["Content", "html", "markdown"]
+__all__ = ["Content", "probability", "render"]
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,21 @@ def _environment(*, autoescape: bool) -> Any:
         lstrip_blocks=True,
     )
     environment.filters["megabytes"] = lambda count: f"{count / 2**20:,.0f}"
-    environment.filters["probability"] = lambda p: f"{p:.2g}" if p >= 0.001 else "< 0.001"
+    environment.filters["probability"] = probability
     environment.filters["cell"] = _cell
     environment.filters["breaks"] = _breaks
     return environment
+
+
+def probability(p: float) -> str:
+    """Write a probability as what `p` is.
+
+    Examples
+    --------
+    >>> probability(0.0312), probability(1e-9)
+    ('= 0.031', '< 0.001')
+    """
+    return f"= {p:.2g}" if p >= 0.001 else "< 0.001"
 
 
 def _cell(text: object) -> str:
@@ -157,11 +168,6 @@ def _breaks(text: object) -> Any:
     return Markup(re.sub(r"([:,])(?=\S)", r"\1<wbr>", str(Markup.escape(text))))
 
 
-def html(content: Content) -> str:
-    """Write one page with its style, its script, its data and its pictures inside."""
-    return _environment(autoescape=True).get_template("report.html").render(content=content)
-
-
-def markdown(content: Content) -> str:
-    """Write the same tables and words as Markdown; the figures are the PNG files beside it."""
-    return _environment(autoescape=False).get_template("report.md").render(content=content)
+def render(template: str, content: Any) -> str:
+    """Fill a template: one page with its style, its script, its data and its pictures inside, or Markdown."""
+    return _environment(autoescape=template.endswith(".html")).get_template(template).render(content=content)

@@ -17,9 +17,9 @@ from multipartite.experiments.report.collection import BASELINE, Collection
 from multipartite.experiments.report.estimates import Difference, Estimate, difference, estimate, holm
 from multipartite.experiments.report.paper import printed
 from multipartite.experiments.run.store import Summary
-from multipartite.words import Places, Word
+from multipartite.words import Places
 
-__all__ = ["METRICS", "Curve", "Row", "csv_text", "curves", "sheets", "tabulate"]
+__all__ = ["METRICS", "Curve", "Row", "csv_text", "curves", "name_and_options", "sheets", "tabulate"]
 
 METRICS = {"objective": "objective", "top1": "top-1 error, %", "top5": "top-5 error, %"}
 
@@ -51,18 +51,27 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The pooling without its options; ``name|name|...`` where places differ."""
-        return "|".join(word.name for word in self._words)
+        """The pooling without its options."""
+        return name_and_options(self.pooling)[0]
 
     @property
     def options(self) -> str:
-        """The options alone, place by place where places differ; empty where there are none."""
-        given = [",".join(f"{k}={v}" for k, v in word.options) for word in self._words]
-        return "|".join(text or "-" for text in given) if any(given) else ""
+        """The options alone; empty where there are none."""
+        return name_and_options(self.pooling)[1]
 
-    @property
-    def _words(self) -> tuple[Word, ...]:
-        return Places.parse(self.pooling).words
+
+def name_and_options(pooling: str) -> tuple[str, str]:
+    """Take a pooling's name and its options apart, place by place where places differ.
+
+    Examples
+    --------
+    >>> name_and_options("multipartite:groups=2"), name_and_options("max|multipartite:groups=2")
+    (('multipartite', 'groups=2'), ('max|multipartite', '-|groups=2'))
+    """
+    words = Places.parse(pooling).words
+    given = [",".join(f"{k}={v}" for k, v in word.options) for word in words]
+    options = "|".join(text or "-" for text in given) if any(given) else ""
+    return "|".join(word.name for word in words), options
 
 
 def tabulate(summaries: Mapping[str, Mapping[int, Summary]], dataset: str) -> list[Row]:

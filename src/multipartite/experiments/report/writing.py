@@ -8,9 +8,9 @@ from pathlib import Path
 
 from multipartite.errors import InputError
 from multipartite.experiments.report.collection import Collection, collect
-from multipartite.experiments.report.figures import figures
+from multipartite.experiments.report.figures import curve_figure, error_figure
 from multipartite.experiments.report.gallery import Gallery, gallery
-from multipartite.experiments.report.page import Content, html, markdown
+from multipartite.experiments.report.page import Content, render
 from multipartite.experiments.report.tables import Row, curves, sheets, tabulate
 from multipartite.experiments.report.verdict import headline, verdict
 from multipartite.experiments.run.store import write_atomically
@@ -62,9 +62,10 @@ def write_report(folder: Path | str, out: Path | str | None = None, *, pictures:
     out = Path(out) if out is not None else Path(folder) / "report"
     files: dict[str, bytes] = {
         **{name: text.encode() for name, text in sheets(collection, rows, drawn).items()},
-        **figures(rows, drawn),
-        "report.md": markdown(content).encode(),
-        "report.html": html(content).encode(),
+        "errors.png": error_figure(rows),
+        "curves.png": curve_figure(drawn),
+        "report.md": render("report.md", content).encode(),
+        "report.html": render("report.html", content).encode(),
     }
     write_files(out, files)
     return Report(out / "report.html", tuple(words), rows, collection)
@@ -78,4 +79,4 @@ def write_files(out: Path, files: Mapping[str, bytes]) -> None:
             write_atomically(out / name, data)
     except OSError as error:
         cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-        raise InputError(f"cannot write the report into {out} ({cause.strerror}): choose another --out") from error
+        raise InputError(f"cannot write into {out} ({cause.strerror}): choose another --out") from error
