@@ -1,6 +1,7 @@
 """The summary: ranks and tallies of known numbers, what is said first, and the page in a real browser."""
 
 import csv
+import dataclasses
 import json
 
 import pytest
@@ -61,6 +62,21 @@ def test_what_many_comparisons_agree_in_is_told_apart(tmp_path):
     assert found.p < 0.001
     assert found.headline.endswith(f"has 2.00 and is told apart from {OURS}")
     assert found.groups == []
+
+
+def test_nothing_is_told_apart_where_the_ranks_as_a_whole_may_be_chance(tmp_path):
+    found = summarise([made(tmp_path, *[FIRST] * 12)])
+    first, last = found.standings[0], found.standings[-1]
+    assert found.told_apart(first, last)
+    assert not dataclasses.replace(found, p=0.06).told_apart(first, last)
+
+
+def test_two_poolings_are_told_apart_by_many_comparisons(tmp_path):
+    two = {"max": [5.0, 6.0, 7.0], OURS: [4.0, 5.1, 6.0]}
+    found = summarise([made(tmp_path, *[two] * 12)])
+    assert found.p is None
+    assert found.told_apart(*found.standings)
+    assert "Friedman's test needs three poolings" in found.findings[0]
 
 
 def test_equals_are_level(tmp_path):
