@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from typing_extensions import Self
 
-from multipartite._validation import as_tensor, check_finite, encode_labels
-from multipartite.errors import InputError
+from multipartite._validation import as_tensor, check_classes, check_finite, encode_labels
+from multipartite.errors import InputError, warn
 from multipartite.statistics import ClassStatistics
 
 __all__ = ["Streamed", "Supervised"]
@@ -37,7 +38,9 @@ class Supervised(BaseEstimator):  # type: ignore[misc]
         if y is None:
             self._rows(X, reset=reset, y=None)  # scikit-learn says that y is required
         X = self._rows(X, reset=reset)
-        return X, column_or_1d(y, warn=True)
+        if getattr(y, "ndim", 1) == 2:
+            warn("A column-vector y was passed when a 1d array was expected: give y.ravel()", DataConversionWarning)
+        return X, column_or_1d(y)
 
     def _names(self) -> Any:
         """Names of the columns, where X came with them."""
@@ -90,6 +93,9 @@ class Streamed(Supervised):
         rows, labels = self._labelled_rows(X, y, reset=first)
         if classes is not None:
             known = np.unique(column_or_1d(classes))
+            check_classes(known, "classes")
+            if len(known) < 2:
+                raise InputError(f"need at least two classes to tell apart, got classes={_listed(known)}")
             if not first and not np.array_equal(known, self.classes_):
                 raise InputError(f"classes must stay {_listed(self.classes_)}, got {_listed(known)}")
         else:

@@ -11,9 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from multipartite.errors import InputError
+from multipartite.errors import InputError, warn
 
-__all__ = ["as_tensor", "check_finite", "encode_labels"]
+__all__ = ["as_tensor", "check_classes", "check_finite", "encode_labels"]
+
+_FEW = 20  # rows that may well be of as many classes
 
 
 def as_tensor(X: npt.NDArray[Any]) -> Tensor:
@@ -55,6 +57,30 @@ def check_finite(X: npt.NDArray[Any], names: Sequence[object] | None = None) -> 
     raise InputError(f"X must be finite, got NaN or inf in column{plural} {listed}: fill or drop these rows")
 
 
+def check_classes(y: npt.NDArray[Any], name: str = "y") -> None:
+    """Refuse a measurement where classes are wanted: numbers that are not whole.
+
+    Examples
+    --------
+    >>> check_classes(np.array([5.1, 4.9, 4.7]))
+    Traceback (most recent call last):
+        ...
+    multipartite.errors.InputError: y must be classes, got a continuous target with numbers such as 5.1: bin it ...
+    """
+    if y.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            broken = y[y % 1 != 0]
+    elif y.dtype.kind == "O":
+        broken = np.array([v for v in y if isinstance(v, float | np.floating) and v % 1 != 0], dtype=object)
+    else:
+        return
+    if len(broken):
+        raise InputError(
+            f"{name} must be classes, got a continuous target with numbers such as {float(broken[0]):g}: bin it first, "
+            "for example with pandas.qcut"
+        )
+
+
 def encode_labels(y: npt.ArrayLike, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Classes in order, and the index of each row's class.
 
@@ -74,6 +100,7 @@ def encode_labels(y: npt.ArrayLike, rows: int) -> tuple[npt.NDArray[Any], npt.ND
     missing = _missing(y)
     if missing.any():
         raise InputError(f"labels must not be missing, got {int(missing.sum())} of {rows}: drop these rows")
+    check_classes(y)
     try:
         classes, index = _count(y) if y.dtype.kind in "bui" else np.unique(y, return_inverse=True)
     except TypeError as error:  # they have no order
@@ -81,6 +108,8 @@ def encode_labels(y: npt.ArrayLike, rows: int) -> tuple[npt.NDArray[Any], npt.ND
         raise InputError(f"labels must be all numbers or all words, got {kinds}") from error
     if len(classes) < 2:
         raise InputError(f"need at least two classes to tell apart, got one class: {classes.tolist()[0]!r}")
+    if rows > _FEW and len(classes) > rows / 2:
+        warn(f"y has {len(classes)} classes in {rows} rows: if it is a measurement or an identifier, it tells nothing")
     return classes, index.astype(np.int64, copy=False)
 
 

@@ -1,11 +1,16 @@
-"""One exception for bad input, and how its messages suggest what was meant."""
+"""What users are told: one exception for bad input, what was meant, and warnings at the line that matters."""
 
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
-__all__ = ["InputError", "sentence", "suggest", "unknown"]
+__all__ = ["InputError", "sentence", "suggest", "unknown", "warn"]
+
+# Between a user's line and ours: those who call what they were given
+_PASSED_OVER = frozenset({"multipartite", "torch", "sklearn", "joblib", "lightning", "accelerate", "transformers"})
 
 
 class InputError(ValueError):
@@ -50,3 +55,31 @@ def sentence(error: OSError) -> str:
     """
     reason = error.strerror or str(error) or type(error).__name__
     return reason if error.filename is None else f"{error.filename} cannot be used ({reason})"
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's that led here.
+
+    That is the innermost call which is neither in this package nor in a library that calls it for the user, as torch
+    calls a layer. Where there is none, it is the outermost.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("nothing was learned")
+    >>> caught[0].message
+    UserWarning('nothing was learned')
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_OVER:
+        frame = frame.f_back
+    registry = frame.f_globals.setdefault("__warningregistry__", {})  # which tells what was said already
+    warnings.warn_explicit(
+        message,
+        category,
+        filename=frame.f_code.co_filename,
+        lineno=frame.f_lineno,
+        module=frame.f_globals.get("__name__"),
+        registry=registry,
+    )

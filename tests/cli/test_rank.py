@@ -1,8 +1,11 @@
 """`multipartite rank`: the same ranking as the function, told to people and to programs."""
 
+import gzip
 import json
 import re
 import shlex
+import subprocess
+import sys
 import warnings
 
 import matplotlib.image
@@ -77,6 +80,54 @@ def test_terminal_shows_a_table_and_takes_no_name_for_markup(run, iris, monkeypa
     assert re.search(r"1\s+\[red\]petal\[/red\]\s+242\.1", output)
 
 
+@pytest.mark.parametrize(
+    ("name", "separator", "options"),
+    [
+        ("iris.tsv", "\t", ""),
+        ("iris.TAB", "\t", ""),
+        ("iris.csv.gz", ",", ""),
+        ("iris.tsv.xz", "\t", ""),
+        ("iris.csv", ";", "--separator ';'"),
+        ("iris.txt", "\t", "--separator tab"),
+        ("iris", "\t", r"--separator '\t'"),
+    ],
+)
+def test_text_comes_with_any_separator_and_compression(run, iris, name, separator, options):
+    wanted = run("multipartite rank iris.parquet --target species")
+    iris.to_csv(name, index=False, sep=separator)
+    assert wanted[0] == 0
+    assert run(f"multipartite rank {name} --target species {options}") == wanted
+
+
+def test_standard_input_is_a_table_too(iris, tmp_path):
+    command = [sys.executable, "-c", "from multipartite.cli import main; main()", "rank", "--target", "species"]
+    line, rows = [*command, "-"], (tmp_path / "iris.csv").read_bytes()
+    answers = [
+        subprocess.run(words, input=rows, capture_output=True, check=True) for words in (line, [*command, "iris.csv"])
+    ]
+    assert answers[0].stdout == answers[1].stdout
+    assert answers[0].stdout.count(b"\n") == 5
+    broken = subprocess.run(line, input=b"a,b\n1,2\n", capture_output=True, check=False)
+    assert b"standard input has no column 'species'" in broken.stderr
+
+
+def test_rows_that_lack_something_are_counted_and_dropped_when_asked(run, iris):
+    holes = iris.copy()
+    holes.iloc[[3, 4], 1] = np.nan
+    holes.iloc[[4, 60], 2] = np.inf
+    holes.loc[[4, 9], "species"] = None
+    holes.to_csv("holes.csv", index=False)
+    iris.drop(index=[3, 4, 9, 60]).to_csv("whole.csv", index=False)
+    wanted = run("multipartite rank whole.csv --target species")
+    status, output, errors = run("multipartite rank holes.csv --target species --missing drop")
+    assert (status, output) == wanted[:2]
+    assert errors == (
+        "multipartite: holes.csv lacks the species of 2 of its 150 rows and has NaN or inf in columns "
+        "sepal width (cm), petal length (cm), in 3 of its 150 rows; left out 4, 146 remain\n"
+    )
+    assert run("multipartite rank whole.csv --target species --missing drop") == wanted  # and no word
+
+
 def test_plot_shows_a_bar_a_column(run, iris, tmp_path):
     assert run("multipartite rank iris.csv --target species --plot bars.png")[0] == 0
     assert run("multipartite rank iris.csv --target species --top 1 --plot one.svg")[0] == 0
@@ -117,14 +168,34 @@ def test_example_in_the_help_runs(run, iris):
     ("options", "message"),
     [
         ("nowhere.csv --target species", "there is no file nowhere.csv"),
-        ("iris.txt --target species", "FILE must end in .csv or .parquet, got iris.txt"),
+        (
+            "iris.txt --target species",
+            "FILE must end in .csv, .tsv or .parquet, or come with a --separator, got iris.txt",
+        ),
+        ("nowhere.txt --target species --separator tab", "there is no file nowhere.txt"),
+        ("iris.parquet --target species --separator ';'", "--separator is for text: iris.parquet has none"),
+        ("points.csv --target species", "tell with --separator what stands between the columns"),
+        ("headers.csv --target species", "headers.csv has a line of headers and no rows"),
+        ("holes.csv --target species --missing drop", "in 150 of its 150 rows: no row is left"),
+        ("half.csv.gz --target species", "cannot read half.csv.gz: "),
+        ("other.csv.gz --target species", "cannot read other.csv.gz: "),
+        (
+            "iris.csv --target 'petal width (cm)' --ignore-text",
+            "--target petal width (cm) must be classes, got a continuous",
+        ),
         ("iris.csv --target specis", "no column 'specis' to use as target: did you mean species?"),
         ("wide.csv --target feature7x", "did you mean feature7 or"),
         ("iris.csv --target species --criterion kll", "unknown criterion 'kll': did you mean kl? known: kl, "),
         ("text.csv --target species", "columns that are not numbers: colour, shape; leave them out with"),
         ("only.csv --target species --ignore-text", "no column of numbers to rank"),
-        ("nan.csv --target species", "NaN or inf in column petal width (cm)"),
-        ("gap.csv --target species", "gap.csv lacks the species of 2 of its 150 rows"),
+        (
+            "nan.csv --target species",
+            "NaN or inf in column petal width (cm), in 1 of its 150 rows: leave them out with",
+        ),
+        (
+            "gap.csv --target species",
+            "gap.csv lacks the species of 2 of its 150 rows: leave them out with --missing drop",
+        ),
         ("gap.parquet --target year", "gap.parquet lacks the year of 1 of its 3 rows"),
         ("one.csv --target species", "need at least two classes"),
         ("row.csv --target species", "need at least two rows"),
@@ -144,6 +215,11 @@ def test_bad_input_is_one_sentence_and_status_2(run, iris, tmp_path, options, me
     iris[:20].to_csv("one.csv", index=False)
     iris[:1].to_csv("row.csv", index=False)
     pd.DataFrame(0, index=[0], columns=[f"feature{j}" for j in range(100)]).to_csv("wide.csv", index=False)
+    iris.to_csv("points.csv", index=False, sep=";")
+    iris[:0].to_csv("headers.csv", index=False)
+    iris.assign(**{"petal width (cm)": np.nan}).to_csv("holes.csv", index=False)
+    (tmp_path / "half.csv.gz").write_bytes(gzip.compress((tmp_path / "iris.csv").read_bytes())[:500])
+    (tmp_path / "other.csv.gz").write_bytes((tmp_path / "iris.csv").read_bytes())
     (tmp_path / "empty.csv").touch()
     (tmp_path / "broken.parquet").write_bytes(b"not a table")
     before = set(tmp_path.iterdir())
