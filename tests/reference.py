@@ -186,6 +186,30 @@ def instance_scores(X, A, Sw, present, name):
     return np.array(scores)
 
 
+# Windows, as torch's pooling counts them
+
+
+def output_size(size, kernel, stride, padding, dilation, ceil_mode):
+    out = []
+    for length, k, s, p, e in zip(size, kernel, stride, padding, dilation, strict=True):
+        room = length + 2 * p - e * (k - 1) - 1
+        steps = (-(-room // s) if ceil_mode else room // s) + 1
+        if ceil_mode and (steps - 1) * s >= length + p:  # a last window may not start beyond the input
+            steps -= 1
+        out.append(steps)
+    return tuple(out)
+
+
+def places(window, size, kernel, stride, padding, dilation):
+    """The places of one window that are not padding: (which of the kernel, which of the input), in order."""
+    found = []
+    for step in itertools.product(*map(range, kernel)):
+        at = tuple(w * s - p + e * i for w, s, p, e, i in zip(window, stride, padding, dilation, step, strict=True))
+        if all(0 <= a < length for a, length in zip(at, size, strict=True)):
+            found.append((step, at))
+    return found
+
+
 # Alg. 3
 
 
@@ -211,13 +235,7 @@ def multipartite_pool(x, score_map, kernel, stride=None, padding=0, dilation=1, 
 
     kernel, padding, dilation = each(kernel), each(padding), each(dilation)
     stride = kernel if stride is None or stride == () else each(stride)
-    out = []
-    for length, k, s, p, e in zip(size, kernel, stride, padding, dilation, strict=True):
-        room = length + 2 * p - e * (k - 1) - 1
-        steps = (-(-room // s) if ceil_mode else room // s) + 1
-        if ceil_mode and (steps - 1) * s >= length + p:  # a last window may not start beyond the input
-            steps -= 1
-        out.append(steps)
+    out = output_size(size, kernel, stride, padding, dilation, ceil_mode)
     groups = score_map.shape[1]
     width = x.shape[1] // groups
     values = x.new_zeros(*x.shape[:2], *out)
@@ -225,12 +243,7 @@ def multipartite_pool(x, score_map, kernel, stride=None, padding=0, dilation=1, 
     for image, group in itertools.product(range(len(x)), range(groups)):
         for window in itertools.product(*map(range, out)):
             best, place = -math.inf, None
-            for step in itertools.product(*map(range, kernel)):
-                at = tuple(
-                    w * s - p + e * i for w, s, p, e, i in zip(window, stride, padding, dilation, step, strict=True)
-                )
-                if not all(0 <= a < length for a, length in zip(at, size, strict=True)):
-                    continue  # padding is never picked
+            for _, at in places(window, size, kernel, stride, padding, dilation):  # padding is never picked
                 score = float(score_map[(image, group, *at)])
                 if place is None or score > best:
                     best, place = score, at
@@ -241,3 +254,76 @@ def multipartite_pool(x, score_map, kernel, stride=None, padding=0, dilation=1, 
                 values[(image, channel, *window)] = x[(image, channel, *place)]
                 indices[(image, channel, *window)] = flat
     return values, indices
+
+
+# The other poolings, each after its source. A window is kernel_size, stride, padding, dilation (tuples) and ceil_mode
+
+
+def pool_windows(x, rule, *, kernel_size, stride, padding, dilation, ceil_mode):
+    """Apply a rule to the pixels of every window of (N, C, *spatial).
+
+    Parameters
+    ----------
+    rule : callable (pixels, steps, image, channel, ats) -> float
+        Given the numbers of the window without padding, their places in the kernel, whose map it is, and their places
+        in the map.
+    """
+    size = tuple(x.shape[2:])
+    out = output_size(size, kernel_size, stride, padding, dilation, ceil_mode)
+    pooled = torch.zeros(*x.shape[:2], *out, dtype=torch.float64)
+    for image, channel, *window in itertools.product(range(len(x)), range(x.shape[1]), *map(range, out)):
+        steps, ats = zip(*places(tuple(window), size, kernel_size, stride, padding, dilation), strict=True)
+        pixels = [float(x[(image, channel, *at)]) for at in ats]
+        pooled[(image, channel, *window)] = rule(pixels, steps, image, channel, ats)
+    return pooled
+
+
+def sliding_max(x, *, kernel_size, stride, padding, dilation, ceil_mode):
+    """Max at stride one; with ceil_mode as far as the last window of the stride reaches."""
+    size = tuple(x.shape[2:])
+    last = output_size(size, kernel_size, stride, padding, dilation, ceil_mode)
+    ones = (1,) * len(size)
+    length = output_size(size, kernel_size, ones, padding, dilation, False)
+    if ceil_mode:
+        length = tuple(max(n, (o - 1) * s + 1) for n, o, s in zip(length, last, stride, strict=True))
+    highest = torch.zeros(*x.shape[:2], *length, dtype=torch.float64)
+    for image, channel, *window in itertools.product(range(len(x)), range(x.shape[1]), *map(range, length)):
+        seen = places(tuple(window), size, kernel_size, ones, padding, dilation)
+        highest[(image, channel, *window)] = max(float(x[(image, channel, *at)]) for _, at in seen)
+    return highest
+
+
+def strided_pool(x, **window):
+    """Springenberg et al. 2015: the stride alone."""
+    return pool_windows(x, lambda pixels, *_: pixels[0], **window)
+
+
+def s3_expectation(x, **window):
+    """Zhai et al. 2017, evaluation: the mean of every cell of the max at stride one."""
+    y, stride = sliding_max(x, **window), window["stride"]
+    zeros, ones = (0,) * len(stride), (1,) * len(stride)
+    cells = {"kernel_size": stride, "stride": stride, "padding": zeros, "dilation": ones, "ceil_mode": True}
+    return pool_windows(y, lambda pixels, *_: sum(pixels) / len(pixels), **cells)
+
+
+def blur_pool(x, width, **window):
+    """Zhang 2019: the max at stride one, mirrored at its borders, with binomial weights, subsampled."""
+    y, stride = sliding_max(x, **window), window["stride"]
+    size, out = tuple(y.shape[2:]), tuple(-(-n // s) for n, s in zip(y.shape[2:], window["stride"], strict=True))
+
+    def mirrored(i, n):
+        while n > 1 and not 0 <= i < n:
+            i = -i if i < 0 else 2 * (n - 1) - i
+        return i if n > 1 else 0
+
+    pooled = torch.zeros(*x.shape[:2], *out, dtype=torch.float64)
+    for image, channel, *place in itertools.product(range(len(x)), range(x.shape[1]), *map(range, out)):
+        total = 0.0
+        for step in itertools.product(range(width), repeat=len(size)):
+            at = [
+                mirrored(w * s + i - (width - 1) // 2, n) for w, s, i, n in zip(place, stride, step, size, strict=True)
+            ]
+            weight = math.prod(math.comb(width - 1, i) / 2 ** (width - 1) for i in step)
+            total += weight * float(y[(image, channel, *at)])
+        pooled[(image, channel, *place)] = total
+    return pooled

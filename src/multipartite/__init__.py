@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from multipartite.experiments.grid.comparison import Grid as Grid
     from multipartite.experiments.run.config import RunConfig as RunConfig
     from multipartite.labels import supervise as supervise
+    from multipartite.pooling.blur import BlurPool1d as BlurPool1d
+    from multipartite.pooling.blur import BlurPool2d as BlurPool2d
+    from multipartite.pooling.blur import BlurPool3d as BlurPool3d
     from multipartite.pooling.convert import convert as convert
     from multipartite.pooling.convert import revert as revert
     from multipartite.pooling.fitting import fit as fit
@@ -23,9 +26,15 @@ if TYPE_CHECKING:
     from multipartite.pooling.multipartite import MultipartitePool1d as MultipartitePool1d
     from multipartite.pooling.multipartite import MultipartitePool2d as MultipartitePool2d
     from multipartite.pooling.multipartite import MultipartitePool3d as MultipartitePool3d
+    from multipartite.pooling.s3 import S3Pool1d as S3Pool1d
+    from multipartite.pooling.s3 import S3Pool2d as S3Pool2d
+    from multipartite.pooling.s3 import S3Pool3d as S3Pool3d
     from multipartite.pooling.stochastic import StochasticPool1d as StochasticPool1d
     from multipartite.pooling.stochastic import StochasticPool2d as StochasticPool2d
     from multipartite.pooling.stochastic import StochasticPool3d as StochasticPool3d
+    from multipartite.pooling.strided import StridedPool1d as StridedPool1d
+    from multipartite.pooling.strided import StridedPool2d as StridedPool2d
+    from multipartite.pooling.strided import StridedPool3d as StridedPool3d
     from multipartite.ranking import rank_features as rank_features
     from multipartite.statistics import ClassStatistics as ClassStatistics
 
@@ -40,6 +49,9 @@ _HOMES = {
     "pooling.fitting": ["fit", "freeze"],
     "pooling.multipartite": ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d"],
     "pooling.stochastic": ["StochasticPool1d", "StochasticPool2d", "StochasticPool3d"],
+    "pooling.s3": ["S3Pool1d", "S3Pool2d", "S3Pool3d"],
+    "pooling.blur": ["BlurPool1d", "BlurPool2d", "BlurPool3d"],
+    "pooling.strided": ["StridedPool1d", "StridedPool2d", "StridedPool3d"],
     "estimators": ["FeatureRanker", "InstanceRanker", "SupervisedProjection"],
     "ranking": ["rank_features"],
     "statistics": ["ClassStatistics"],

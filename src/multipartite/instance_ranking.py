@@ -18,7 +18,7 @@ from multipartite.criteria import CRITERIA, Form, Group, OneVersusRest, Quadrati
 from multipartite.errors import InputError
 from multipartite.statistics import ClassStatistics, full_precision
 
-__all__ = ["Fold", "fold", "is_channels_last", "one_versus_rest", "projected_variance", "score_map"]
+__all__ = ["Fold", "as_channels_last", "fold", "is_channels_last", "one_versus_rest", "projected_variance", "score_map"]
 
 _FLOOR = 1e-12  # the least variance, as a share of the largest
 _CHUNK = 1 << 19  # numbers of the map that are held at a time
@@ -182,6 +182,11 @@ def _mean_of_others(values: Tensor, present: Tensor) -> Tensor:
 def is_channels_last(x: Tensor) -> bool:
     """Whether the channels of a pixel lie side by side in memory."""
     return x.shape[1] > 1 and x.stride(1) == 1 and x.movedim(1, -1).is_contiguous()
+
+
+def as_channels_last(x: Tensor) -> Tensor:
+    """Give x with the channels of a pixel side by side in memory, a copy where they are not."""
+    return x if is_channels_last(x) else x.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
 def score_map(x: Tensor, fold: Fold | None, *, groups: int = 1, ordinal: bool = False) -> Tensor:

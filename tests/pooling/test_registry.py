@@ -14,6 +14,7 @@ from multipartite.pooling import available, create
 from multipartite.pooling.registry import POOLINGS
 from windows import LAYERS, STOCHASTIC, activations
 
+RIVALS = {"blur": "Blur", "s3": "S3", "strided": "Strided"}
 TORCH = {"average": (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), "max": (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)}
 
 
@@ -22,6 +23,7 @@ TORCH = {"average": (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), "max": (nn.MaxPo
 def test_a_network_is_written_once_for_all_poolings(name, dims):
     pool = create(name, 3, 2, 1, num_classes=4, dims=dims)
     ours = {"multipartite": LAYERS, "multipartite-printed": LAYERS, "stochastic": STOCHASTIC}
+    ours |= {rival: {dims: getattr(mp, f"{stem}Pool{dims}d")} for rival, stem in RIVALS.items()}
     kind = ours[name][dims] if name in ours else TORCH[name][dims - 1]
     assert type(pool) is kind
     x = activations(2, 4, *[7] * dims, nonnegative=True)
@@ -41,7 +43,7 @@ def test_options_come_in_the_name_or_as_keywords_and_keywords_win():
         (
             "maxx",
             {},
-            "unknown pooling 'maxx': did you mean max\\? known: average, max, multipartite, .*stochastic",
+            "unknown pooling 'maxx': did you mean max\\? known: average, .*max, .*multipartite, .*stochastic",
         ),
         (
             "multipartite:group=2",

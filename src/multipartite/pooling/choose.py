@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from multipartite.errors import InputError, unknown
 from multipartite.instance_ranking import is_channels_last
+from multipartite.pooling.sums import window_mean
 from multipartite.pooling.window import Window
 
 __all__ = [
     "ASSIGNMENTS",
     "Choice",
+    "crossings",
     "draw",
     "draw_lines",
     "expectation",
@@ -184,7 +185,7 @@ def expectation(
     if exporting or narrow or out is not None or max(window.dilation) > 1 or (temperature != 1 and window.overlaps):
         return weighted_mean(x, _chances(score, window, out, temperature), window, out)
     if math.isinf(temperature):
-        return _mean(x, window)
+        return window_mean(x, window)
     if temperature == 1:
         weight = _scaled(score)
     else:
@@ -192,23 +193,8 @@ def expectation(
     weight = (weight + _TRIFLE).to(x.dtype)
     g = score.shape[1]
     parts = x.reshape(len(x), g, x.shape[1] // g, *x.shape[2:]) * weight[:, :, None]
-    sums, totals = _mean(parts.flatten(1, 2), window), _mean(weight, window)
+    sums, totals = window_mean(parts.flatten(1, 2), window), window_mean(weight, window)
     return (sums.reshape(len(x), g, -1, *sums.shape[2:]) / totals[:, :, None]).flatten(1, 2)
-
-
-def _mean(x: Tensor, window: Window) -> Tensor:
-    """Mean of every window without its padding."""
-    if window.dims == 1:
-        return _mean(x[..., None, :], _flat(window))[..., 0, :]
-    pool = F.avg_pool2d if window.dims == 2 else F.avg_pool3d
-    return pool(x, window.kernel_size, window.stride, window.padding, window.ceil_mode, count_include_pad=False)
-
-
-def _flat(window: Window) -> Window:
-    """Give a window of one dimension as one of two."""
-    return Window(
-        (1, *window.kernel_size), (1, *window.stride), (0, *window.padding), (1, *window.dilation), window.ceil_mode
-    )
 
 
 def _highest(score: Tensor, window: Window) -> Tensor:
@@ -330,14 +316,41 @@ def draw_lines(
     tensor([[[2, 3]]])
     """
     N, g, *spatial = score.shape
-    flat = torch.zeros((N, g), dtype=torch.int64, device=score.device)
+    drawn: list[Tensor] = []
     for axis, (n, m) in enumerate(zip(spatial, out, strict=True)):
         lines = torch.arange(m, device=score.device).expand(N, g, -1)
         if not whole[axis]:
             F = line_shares(score, focus, axis)
             marks = (lines + torch.rand(N, g, m, generator=generator, dtype=F.dtype, device=F.device)) / m
             lines = torch.searchsorted(F, marks, right=True).clamp_max(n - 1)
-        flat = flat[..., None] * n + lines.reshape(N, g, *[1] * (flat.ndim - 2), m)
+        drawn.append(lines)
+    return crossings(drawn, tuple(spatial))
+
+
+def crossings(lines: Sequence[Tensor], spatial: tuple[int, ...]) -> Tensor:
+    """Flat indices of the pixels where lines cross.
+
+    Parameters
+    ----------
+    lines : one Tensor of shape (..., m) an axis
+        Which lines of each axis.
+    spatial : tuple of int
+        How many lines each axis has.
+
+    Returns
+    -------
+    Tensor of shape (..., *out)
+
+    Examples
+    --------
+    >>> crossings([torch.tensor([0, 2]), torch.tensor([1, 3])], (3, 4))
+    tensor([[ 1,  3],
+            [ 9, 11]])
+    """
+    flat = lines[0]
+    for axis in range(1, len(lines)):
+        line = lines[axis]
+        flat = flat[..., None] * spatial[axis] + line.reshape(*line.shape[:-1], *[1] * axis, line.shape[-1])
     return flat
 
 

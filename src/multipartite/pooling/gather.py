@@ -20,8 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multipartite.errors import unknown
+from multipartite.instance_ranking import as_channels_last, is_channels_last
 from multipartite.pooling.choose import draw, expectation, pick
-from multipartite.pooling.window import Window
+from multipartite.pooling.window import Window, widened
 from multipartite.registry import Registry
 
 __all__ = ["GATHERS", "cells_of", "check_gather", "gather", "gathered_size", "max_at", "origins"]
@@ -97,10 +98,12 @@ def gathered_size(window: Window, spatial: torch.Size | tuple[int, ...]) -> tupl
 
 
 def _maximum(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tensor:
-    if x.requires_grad and torch.is_grad_enabled():  # as torch's max pooling: all to the first of equals
-        every = torch.arange(math.prod(size), device=x.device).reshape(1, 1, *size).expand(len(x), -1, *size)
-        return max_at(x, window, every, size)
-    return _along_axes(x, window, size, -math.inf, torch.maximum)
+    if not (x.requires_grad and torch.is_grad_enabled()):
+        return _along_axes(x, window, size, -math.inf, torch.maximum)
+    # torch's own for the gradient, all to the first of equals; it is fast where the channels lie side by side
+    y = window.padded(as_channels_last(x), -math.inf, size)
+    y = replace(window, padding=(0,) * window.dims, ceil_mode=False).highest(y)
+    return y if is_channels_last(x) else y.contiguous()
 
 
 def _average(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tensor:
@@ -113,7 +116,7 @@ def _stochastic(
     x: Tensor, window: Window, size: tuple[int, ...], training: bool, generator: torch.Generator | None
 ) -> Tensor:
     a = x.clamp_min(0)
-    chances = a.detach().float() if torch.finfo(a.dtype).bits < 32 else a.detach()
+    chances = widened(a.detach())
     if training:
         return pick(a, draw(chances, window, size, generator=generator))
     return expectation(a, chances, window, size if window.ceil_mode else None)

@@ -56,10 +56,13 @@ POOLINGS: Registry[Pooling] = Registry(
     "pooling",
     {
         "average": Pooling("torch.nn:AvgPool{dims}d"),
+        "blur": Pooling("multipartite.pooling.blur:BlurPool{dims}d"),
         "max": Pooling("torch.nn:MaxPool{dims}d"),
         "multipartite": Pooling(_OURS, supervised=True),
         "multipartite-printed": Pooling(f"{_OURS}.printed", supervised=True),
+        "s3": Pooling("multipartite.pooling.s3:S3Pool{dims}d"),
         "stochastic": Pooling("multipartite.pooling.stochastic:StochasticPool{dims}d"),
+        "strided": Pooling("multipartite.pooling.strided:StridedPool{dims}d"),
     },
 )
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from multipartite.pooling.choose import draw, expectation, pick
-from multipartite.pooling.window import Pool, Size, Window
+from multipartite.pooling.window import Pool, Size, Window, widened
 
 __all__ = ["StochasticPool1d", "StochasticPool2d", "StochasticPool3d", "stochastic_pool"]
 
@@ -56,7 +56,7 @@ def stochastic_pool(
 def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator | None) -> Tensor:
     x, batched = window.as_batch(x)
     a = x.clamp_min(0)
-    chances = a.detach().float() if torch.finfo(x.dtype).bits < 32 else a.detach()
+    chances = widened(a.detach())
     if training:
         out = pick(a, draw(chances, window, generator=generator), distinct=not window.overlaps)
     else:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from multipartite.errors import InputError
 
-__all__ = ["Pool", "Size", "Window"]
+__all__ = ["Pool", "Size", "Window", "one_a_dimension", "widened"]
 
 Size: TypeAlias = int | tuple[int, ...]
 
@@ -54,12 +54,12 @@ class Window:
         """Read and check what ``nn.MaxPool`` would be given."""
         if dims not in _MAX_POOL:
             raise InputError(f"windows have 1, 2 or 3 dimensions, got {dims}")
-        kernel = _spread("kernel_size", kernel_size, dims, least=1)
-        step = kernel if stride is None else _spread("stride", stride, dims, least=1)
-        pad = _spread("padding", padding, dims, least=0)
+        kernel = one_a_dimension("kernel_size", kernel_size, dims, least=1)
+        step = kernel if stride is None else one_a_dimension("stride", stride, dims, least=1)
+        pad = one_a_dimension("padding", padding, dims, least=0)
         if any(p > k // 2 for p, k in zip(pad, kernel, strict=True)):
             raise InputError(f"padding must be at most half of kernel_size={kernel}, got {pad}")
-        return cls(kernel, step, pad, _spread("dilation", dilation, dims, least=1), bool(ceil_mode))
+        return cls(kernel, step, pad, one_a_dimension("dilation", dilation, dims, least=1), bool(ceil_mode))
 
     @property
     def dims(self) -> int:
@@ -108,7 +108,9 @@ class Window:
         """Spatial size of the output."""
         return tuple(
             _out_length(*lengths, self.ceil_mode)
-            for lengths in zip(spatial, self.kernel_size, self.stride, self.padding, self.dilation, strict=True)
+            for lengths in zip(
+                _numbers(spatial), self.kernel_size, self.stride, self.padding, self.dilation, strict=True
+            )
         )
 
     def best(self, score: Tensor) -> Tensor:
@@ -118,6 +120,13 @@ class Window:
         )
         return best[1]
 
+    def highest(self, x: Tensor) -> Tensor:
+        """Highest number of every window, (N, C, *out): torch's own max pooling."""
+        highest: Tensor = _MAX_POOL[self.dims](
+            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
+        )
+        return highest
+
     def places(self) -> list[tuple[int, ...]]:
         """Every place in the window, in the order in which torch looks at them, as offsets in pixels."""
         steps = (range(0, k * d, d) for k, d in zip(self.kernel_size, self.dilation, strict=True))
@@ -126,14 +135,7 @@ class Window:
     def views(self, x: Tensor, fill: float, out: tuple[int, ...] | None = None) -> Iterator[Tensor]:
         """For every place in the window, in order, what is there in all windows: views of (N, C, *out)."""
         out = self.out_size(x.shape[2:]) if out is None else out
-        pads: list[int] = []
-        for n, k, s, p, d, o in zip(
-            x.shape[2:], self.kernel_size, self.stride, self.padding, self.dilation, out, strict=True
-        ):
-            beyond = (o - 1) * s + d * (k - 1) + 1 - p - n
-            pads = [p, torch.sym_max(0, beyond), *pads]
-        if self.ceil_mode or any(self.padding):  # by the options, not by the size: an export is for any size
-            x = F.pad(x, pads, value=fill)
+        x = self.padded(x, fill, out)
         for place in self.places():
             view = x
             for dim, (i, s, o) in enumerate(zip(place, self.stride, out, strict=True), start=2):
@@ -141,6 +143,17 @@ class Window:
                 if s > 1:
                     view = view[(slice(None),) * dim + (slice(None, None, s),)]
             yield view
+
+    def padded(self, x: Tensor, fill: float, out: tuple[int, ...]) -> Tensor:
+        """Give x with its padding, as far as windows of (N, C, *out) reach; x itself where there is none."""
+        if not self.ceil_mode and not any(self.padding):  # by the options, not by the size: an export is for any size
+            return x
+        pads: list[int] = []
+        for n, k, s, p, d, o in zip(
+            _numbers(x.shape[2:]), self.kernel_size, self.stride, self.padding, self.dilation, out, strict=True
+        ):
+            pads = [p, torch.sym_max(0, (o - 1) * s + d * (k - 1) + 1 - p - n), *pads]
+        return F.pad(x, pads, value=fill)
 
     def starts(self, spatial: torch.Size | tuple[int, ...], out: tuple[int, ...], device: torch.device) -> Tensor:
         """Flat index of the first place of every window, of the shape `out`; negative where that is padding."""
@@ -209,12 +222,23 @@ class Pool(nn.Module):
         return ", ".join(f"{name}={value}" for name, value in {**asdict(self.window), **self.options()}.items())
 
 
-def _spread(name: str, value: Size, dims: int, *, least: int) -> tuple[int, ...]:
+def widened(x: Tensor) -> Tensor:
+    """Give x in float32 where its own type is narrower, for sums and products that would overflow or round."""
+    return x.float() if torch.finfo(x.dtype).bits < 32 else x
+
+
+def one_a_dimension(name: str, value: Size, dims: int, *, least: int) -> tuple[int, ...]:
+    """Read sizes that are given as one number or one for each dimension; refuse others by `name`."""
     sizes = tuple(value) if isinstance(value, tuple | list) else (value,)
     sizes = sizes * dims if len(sizes) == 1 else sizes
     if len(sizes) != dims or any(not isinstance(s, Integral) or s < least for s in sizes):
         raise InputError(f"{name} must be an int or {dims} ints, at least {least} each, got {value!r}")
     return tuple(int(s) for s in sizes)
+
+
+def _numbers(spatial: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
+    """Sizes as numbers also where torch.jit traces them, which it does for one size."""
+    return tuple(int(n) if isinstance(n, Tensor) else n for n in spatial)
 
 
 def _out_length(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:

@@ -1,0 +1,129 @@
+"""Blur pooling, after Zhang (2019): max at stride one, then a binomial filter with a stride."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from multipartite.errors import InputError
+from multipartite.instance_ranking import is_channels_last
+from multipartite.pooling.gather import gather
+from multipartite.pooling.sums import window_sum
+from multipartite.pooling.window import Pool, Size, Window, widened
+
+__all__ = ["BlurPool1d", "BlurPool2d", "BlurPool3d", "blur_pool"]
+
+
+def blur_pool(
+    x: Tensor,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    *,
+    width: int = 4,
+) -> Tensor:
+    """Pool without aliasing (Zhang, Making Convolutional Networks Shift-Invariant Again, 2019).
+
+    Every pixel takes the maximum of the window around it, at stride one. The map, reflected at its borders, is then
+    filtered with binomial weights along every axis (width 3: 1/4, 1/2, 1/4) and subsampled. An even filter reaches
+    one pixel further at the end than at the beginning, as in the author's code. A map that is smaller than the
+    filter is reflected as often as it takes.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, C, *spatial) or (C, *spatial)
+        Activations.
+    kernel_size, stride, padding, dilation, ceil_mode
+        As in ``F.max_pool2d``; `padding` is that of the maximum.
+    width : int
+        Taps of the filter; 1 is max pooling.
+
+    Returns
+    -------
+    Tensor of shape (N, C, *out)
+
+    Examples
+    --------
+    >>> blur_pool(torch.tensor([[[1.0, 3.0, 0.0, 0.0, 0.0]]]), 2, width=3)
+    tensor([[[3.0000, 0.7500]]])
+    """
+    _check(width)
+    return _pool(x, Window.for_input(x, kernel_size, stride, padding, dilation, ceil_mode), width)
+
+
+def _pool(x: Tensor, window: Window, width: int) -> Tensor:
+    x, batched = window.as_batch(x)
+    y = _reflected(widened(gather(x, window, "max")), width)
+    ones = (1,) * window.dims
+    filtering = Window((width,) * window.dims, window.stride, (0,) * window.dims, ones)
+    taps = [math.comb(width - 1, i) / 2 ** (width - 1) for i in range(width)]
+    pooled = window_sum(y, filtering, [taps] * window.dims).to(x.dtype)
+    return pooled if batched else pooled[0]
+
+
+def _reflected(y: Tensor, width: int) -> Tensor:
+    """Pad every axis by what the filter lacks, mirrored at the first and the last pixel."""
+    if width == 1:
+        return y
+    z = y.movedim(1, -1) if is_channels_last(y) else y
+    first = 1 if z is not y else 2  # of the spatial dimensions
+    for axis in range(first, first + y.ndim - 2):
+        n = z.shape[axis]
+        place = torch.arange(n + width - 1, device=y.device) - (width - 1) // 2
+        period = torch.full_like(place, torch.sym_max(2 * (n - 1), 1))
+        place = place.remainder(period)
+        z = z.index_select(axis, torch.minimum(place, period - place))
+    return z.movedim(-1, 1) if first == 1 else z
+
+
+def _check(width: int) -> None:
+    if not isinstance(width, Integral) or width < 1:
+        raise InputError(f"width must be a whole number of taps from 1, got {width!r}")
+
+
+class _BlurPool(Pool):
+    def __init__(
+        self,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        dilation: Size = 1,
+        ceil_mode: bool = False,
+        *,
+        width: int = 4,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, dilation, ceil_mode)
+        _check(width)
+        self.width = width
+
+    def pool(self, x: Tensor) -> Tensor:
+        """Pool x."""
+        return _pool(x, self.window, self.width)
+
+    def options(self) -> dict[str, Any]:
+        """Give what was asked for besides the window."""
+        return {"width": self.width}
+
+
+class BlurPool1d(_BlurPool):
+    """Module form of :func:`blur_pool` for (N, C, L)."""
+
+    dims = 1
+
+
+class BlurPool2d(_BlurPool):
+    """Module form of :func:`blur_pool` for (N, C, H, W)."""
+
+    dims = 2
+
+
+class BlurPool3d(_BlurPool):
+    """Module form of :func:`blur_pool` for (N, C, D, H, W)."""
+
+    dims = 3
