@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from multipartite.cli._table import show
+from multipartite.cli.options import Json
 from multipartite.errors import InputError
 
 __all__ = ["register"]
@@ -22,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer cases and rounds: about half a minute.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
     threads: Annotated[int | None, typer.Option(min=1, help="torch threads; as torch chooses by default.")] = None,
     growth: Annotated[bool, typer.Option("--growth", help="How cost grows, instead of the cases.")] = False,
     check: Annotated[

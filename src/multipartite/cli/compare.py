@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from multipartite.cli import options
 from multipartite.cli.sentences import plain_warnings, say, stoppable
 
 if TYPE_CHECKING:
@@ -25,35 +26,33 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    dataset: Annotated[
-        str, typer.Argument(help="Name of a data set, or a folder with a sub-folder a class.")
-    ] = "digits",
+    dataset: options.DataSet = "digits",
     poolings: Annotated[
         str, Option(help="Words NAME[:option=value,...] with commas between them.")
     ] = "max,average,stochastic,multipartite,multipartite:assignment=stochastic",
     seeds: Annotated[int, Option(help="How many seeds: 0, 1, ...; each with every pooling.")] = 5,
-    epochs: Annotated[int, Option(help="How often every image is seen.")] = 20,
-    network: Annotated[str, Option(help="lenet, zeiler, small or auto; zeiler:width=32 for others.")] = "auto",
-    limit: Annotated[int | None, Option(help="Train on this many images only.")] = None,
-    batch_size: Annotated[int, Option(help="Images a step.")] = 100,
-    validation: Annotated[float, Option(help="Share of the training images kept for validation.")] = 0.1,
-    augment: Annotated[bool, Option("--augment", help="Shift training images, and mirror them where it fits.")] = False,
-    label_smoothing: Annotated[float, Option(help="Share of each label spread over all classes.")] = 0.0,
-    mixup: Annotated[float, Option(help="Mix images in pairs, by a share from Beta(X, X); 0.2 is usual.")] = 0.0,
-    lr: Annotated[float | None, Option(help="Learning rate at the start; else the network's.")] = None,
-    momentum: Annotated[float | None, Option(help="Else the network's.")] = None,
-    weight_decay: Annotated[float | None, Option(help="Else the network's.")] = None,
-    schedule: Annotated[str | None, Option(help="linear, cosine or constant; else the network's.")] = None,
+    epochs: options.Epochs = 20,
+    network: options.Network = "auto",
+    limit: options.Limit = None,
+    batch_size: options.BatchSize = 100,
+    validation: options.Validation = 0.1,
+    augment: options.Augment = False,
+    label_smoothing: options.LabelSmoothing = 0.0,
+    mixup: options.Mixup = 0.0,
+    lr: options.LearningRate = None,
+    momentum: options.Momentum = None,
+    weight_decay: options.WeightDecay = None,
+    schedule: options.Schedule = None,
     out: Annotated[
         Path | None, Option(help="Folder of the comparison; else comparisons/DATASET. Go on by naming it again.")
     ] = None,
-    jobs: Annotated[int | None, Option(help="Runs at once; else as many as fill the cores.")] = None,
+    jobs: options.Jobs = None,
     threads: Annotated[int, Option(help="CPU threads a run; the numbers depend on it, not on --jobs.")] = 1,
     cluster: Annotated[str | None, Option(help="Address of a Dask scheduler to run on, tcp://HOST:PORT.")] = None,
-    data_dir: Annotated[str | None, Option(help="Where data sets are; else MULTIPARTITE_DATA.")] = None,
-    download: Annotated[bool, Option(help="Whether missing files are downloaded.")] = True,
-    skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Leave out images that cannot be read.")] = False,
-    accelerator: Annotated[str, Option(help="cpu, cuda, mps or auto.")] = "auto",
+    data_dir: options.DataDir = None,
+    download: options.Download = True,
+    skip_unreadable: options.SkipUnreadable = False,
+    accelerator: options.Accelerator = "auto",
 ) -> None:
     """Compare pooling methods: every pooling with every seed from the same start, and a report at the end.
 

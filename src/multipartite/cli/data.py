@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from multipartite.cli._table import show
+from multipartite.cli.options import DataDir, Json
 
 if TYPE_CHECKING:
     from multipartite.experiments.data.source import Source
@@ -19,12 +19,6 @@ data = typer.Typer(
     help="List the data sets, download them, say where they lie.\n\nExample: multipartite data list",
     no_args_is_help=True,
 )
-
-DataDir = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Where the files lie, or go; else MULTIPARTITE_DATA, else the user's cache."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from multipartite.cli import options
 from multipartite.cli.sentences import first_process, plain_warnings, stoppable
 from multipartite.errors import InputError
 
@@ -24,28 +25,28 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    dataset: Annotated[str, typer.Argument(help="Name of a data set, or a folder with a sub-folder a class.")] = "",
+    dataset: options.DataSet = "",
     pooling: Annotated[str, Option(help="NAME[:option=value,...], in every pooling place.")] = "max",
-    network: Annotated[str, Option(help="lenet, zeiler, small or auto; zeiler:width=32 for other widths.")] = "auto",
-    epochs: Annotated[int, Option(help="How often every image is seen.")] = 20,
+    network: options.Network = "auto",
+    epochs: options.Epochs = 20,
+    lr: options.LearningRate = None,
+    momentum: options.Momentum = None,
+    weight_decay: options.WeightDecay = None,
+    schedule: options.Schedule = None,
     seed: Annotated[int, Option(help="Of weights, batch order, validation split and what a pooling draws.")] = 0,
-    limit: Annotated[int | None, Option(help="Train on this many images only.")] = None,
-    batch_size: Annotated[int, Option(help="Images a step, over all devices together.")] = 100,
-    validation: Annotated[float, Option(help="Share of the training images kept for validation.")] = 0.1,
-    augment: Annotated[bool, Option("--augment", help="Shift training images, and mirror them where it fits.")] = False,
-    label_smoothing: Annotated[float, Option(help="Share of each label spread over all classes.")] = 0.0,
-    mixup: Annotated[float, Option(help="Mix images in pairs, by a share from Beta(X, X); 0.2 is usual.")] = 0.0,
-    lr: Annotated[float | None, Option(help="Learning rate at the start; else the network's.")] = None,
-    momentum: Annotated[float | None, Option(help="Else the network's.")] = None,
-    weight_decay: Annotated[float | None, Option(help="Else the network's.")] = None,
-    schedule: Annotated[str | None, Option(help="linear, cosine or constant; else the network's.")] = None,
+    limit: options.Limit = None,
+    batch_size: options.BatchSize = 100,
+    validation: options.Validation = 0.1,
+    augment: options.Augment = False,
+    label_smoothing: options.LabelSmoothing = 0.0,
+    mixup: options.Mixup = 0.0,
     out: Annotated[Path | None, Option(help="The run's folder; else runs/DATASET-POOLING-SEED.")] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with the run in --out; DATASET may be left out.")] = False,
-    data_dir: Annotated[str | None, Option(help="Where data sets are; else MULTIPARTITE_DATA.")] = None,
-    download: Annotated[bool, Option(help="Whether missing files are downloaded.")] = True,
-    skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Leave out images that cannot be read.")] = False,
+    data_dir: options.DataDir = None,
+    download: options.Download = True,
+    skip_unreadable: options.SkipUnreadable = False,
     threads: Annotated[int | None, Option(help="CPU threads; 1 makes runs equal bit for bit.")] = None,
-    accelerator: Annotated[str, Option(help="cpu, cuda, mps or auto.")] = "auto",
+    accelerator: options.Accelerator = "auto",
     devices: Annotated[int, Option(help="Processes on this machine, one a device.")] = 1,
     num_nodes: Annotated[int, Option(help="Machines; start the command under torchrun on each.")] = 1,
     precision: Annotated[str, Option(help="32-true, bf16-mixed, 16-mixed, bf16-true or 64-true.")] = "32-true",

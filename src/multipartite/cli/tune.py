@@ -1,13 +1,14 @@
-"""``multipartite tune``: the best multipartite setting for a data set, within a time budget."""
+"""``multipartite tune``: the best setting of a pooling for a data set, within a time budget."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from multipartite.cli import options
 from multipartite.cli.sentences import plain_warnings, stoppable
 
 __all__ = ["register", "tune"]
@@ -21,49 +22,52 @@ def register(app: typer.Typer) -> None:
 
 
 def tune(
-    dataset: Annotated[str, typer.Argument(help="Name of a data set, or a folder with a sub-folder a class.")],
+    dataset: options.DataSet,
+    pooling: Annotated[str, Option(help="Whose setting: a pooling with something to choose.")] = "multipartite",
     budget: Annotated[float, Option(help="Minutes for the search.")] = 10.0,
-    epochs: Annotated[int, Option(help="Epochs of a full run.")] = 20,
-    network: Annotated[str, Option(help="lenet, zeiler, small or auto.")] = "auto",
-    limit: Annotated[int | None, Option(help="Train on this many images only.")] = None,
-    batch_size: Annotated[int, Option(help="Images a step.")] = 100,
-    validation: Annotated[float, Option(help="Share of the training images that settings are judged on.")] = 0.1,
-    seed: Annotated[int, Option(help="Of weights, batches, split, and the order in which settings are tried.")] = 0,
-    lr: Annotated[float | None, Option(help="Learning rate at the start; else the network's.")] = None,
-    out: Annotated[Path | None, Option(help="Folder of the runs; else tuning/DATASET.")] = None,
-    jobs: Annotated[int | None, Option(help="Runs at once; else as many as fill the cores.")] = None,
-    data_dir: Annotated[str | None, Option(help="Where data sets are; else MULTIPARTITE_DATA.")] = None,
-    download: Annotated[bool, Option(help="Whether missing files are downloaded.")] = True,
+    epochs: options.Epochs = 20,
+    network: options.Network = "auto",
+    lr: options.LearningRate = None,
+    limit: options.Limit = None,
+    batch_size: options.BatchSize = 100,
+    validation: options.Validation = 0.1,
+    augment: options.Augment = False,
+    label_smoothing: options.LabelSmoothing = 0.0,
+    mixup: options.Mixup = 0.0,
+    seed: Annotated[int, Option(help="Of weights, batches, split, and what is tried first.")] = 0,
+    out: Annotated[
+        Path | None, Option(help="Folder of the runs; else tuning/DATASET. Goes on where it is there.")
+    ] = None,
+    threads: Annotated[int, Option(help="CPU threads a run.")] = 1,
+    jobs: options.Jobs = None,
+    data_dir: options.DataDir = None,
+    download: options.Download = True,
 ) -> None:
-    """Search groups, assignment, temperature, criterion and projection by successive halving on the validation split.
+    """Search the options of a pooling for the lowest validation error, by optuna, within a time budget.
 
-    The test set is never read. The last line is the setting, ready to paste.
+    The test set is never read. The same command goes on with the search. The last line is the setting, ready to paste.
     """
+    choices: dict[str, Any] = dict(locals())
+    for name in ("pooling", "budget", "out", "jobs"):
+        del choices[name]
     from multipartite.errors import InputError
+    from multipartite.experiments.grid.tuning import SPACES
+    from multipartite.experiments.grid.tuning import tune as search
+    from multipartite.experiments.grid.workers import cores
     from multipartite.experiments.run.config import RunConfig
 
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
-    base = RunConfig(
-        dataset=dataset,
-        network=network,
-        epochs=epochs,
-        limit=limit,
-        batch_size=batch_size,
-        validation=validation,
-        seed=seed,
-        lr=lr,
-        threads=1,
-        data_dir=data_dir,
-        download=download,
-    )
-    from multipartite.experiments.grid.tuning import tune as search  # torch, now that every name is right
-    from multipartite.experiments.grid.workers import cores
-
+    SPACES[pooling]  # or refuse it
     folder = out or Path("tuning") / Path(dataset).name
     with plain_warnings(), stoppable(f"the same command goes on with {folder}"):
         tuned = search(
-            base, folder, minutes=budget, workers=jobs or cores(), say=lambda line: print(line, file=sys.stderr)
+            RunConfig(**choices),
+            folder,
+            minutes=budget,
+            name=pooling,
+            workers=jobs or cores(),
+            say=lambda line: print(line, file=sys.stderr, flush=True),
         )
     best = tuned.trials[0]
     print(f"{best.error:.2f}% validation error after {best.epochs} of {epochs} epochs, best of {len(tuned.trials)}")

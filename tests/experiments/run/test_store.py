@@ -108,7 +108,7 @@ def copied(run, folder):
     [
         ("config.json", "{", r"config.json is damaged \(Expecting"),
         ("config.json", "", r"config.json is damaged \(Expecting"),
-        ("metrics.jsonl", '{"epoch": 1}\n', r"is damaged \(KeyError"),
+        ("metrics.jsonl", '{"epoch": 1}\n', r"is damaged \(TypeError"),
         ("metrics.jsonl", "\x00\x00", r"is damaged \(JSONDecodeError"),
         ("metrics.jsonl", "", r"is damaged \(metrics.jsonl holds 0 of 2 epochs\)"),
         ("summary.json", "[]", r"is damaged \(TypeError"),

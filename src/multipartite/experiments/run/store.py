@@ -24,6 +24,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import Self
+
 from multipartite import __version__
 from multipartite.errors import InputError
 from multipartite.experiments.run.config import FORMAT, RunConfig
@@ -60,8 +62,23 @@ _SUMMARY = "summary.json"
 _PACKAGES = ("torch", "numpy", "scikit-learn", "lightning-fabric", "safetensors")
 
 
+class _Record:
+    """What is written as JSON, and read again."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, ready for :mod:`json`."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload]
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        """Read what `to_json` gave; what is nested are metrics."""
+        return cls(
+            **{name: Metrics(**value) if isinstance(value, dict) else value for name, value in dict(values).items()}
+        )
+
+
 @dataclass(frozen=True)
-class Metrics:
+class Metrics(_Record):
     """Mean objective (cross entropy, nats) and errors in percent.
 
     Examples
@@ -74,18 +91,9 @@ class Metrics:
     top1: float
     top5: float
 
-    def to_json(self) -> dict[str, float]:
-        """Plain values, ready for :mod:`json`."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Metrics:
-        """Read what `to_json` gave."""
-        return cls(**values)
-
 
 @dataclass(frozen=True)
-class Epoch:
+class Epoch(_Record):
     """One line of ``metrics.jsonl``: `train` is the mean while training, `validation` is after the epoch."""
 
     epoch: int
@@ -95,18 +103,9 @@ class Epoch:
     samples_per_second: float
     seconds: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for :mod:`json`."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Epoch:
-        """Read what `to_json` gave."""
-        return cls(**_with_metrics(values, "train", "validation"))
-
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(_Record):
     """What a finished run amounts to; `train`, `validation` and `test` are measured with the final weights.
 
     `initial`, `order` and `final` are digests of the initial weights, of the batch order and of the final
@@ -129,15 +128,6 @@ class Summary:
     initial: str
     order: str
     final: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for :mod:`json`."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Summary:
-        """Read what `to_json` gave."""
-        return cls(**_with_metrics(values, "train", "validation", "test"))
 
 
 @dataclass(frozen=True)
@@ -165,11 +155,6 @@ class Progress:
     error: float | None = None
     test: float | None = None
     taken: float = 0.0  # when a process last took it up, seconds since 1970
-
-
-def _with_metrics(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    read = {name: values[name] and Metrics.from_json(values[name]) for name in names}
-    return {**values, **read}
 
 
 def is_run(path: Path | str) -> bool:
