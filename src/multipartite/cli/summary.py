@@ -21,11 +21,14 @@ def summary(
     folders: Annotated[list[Path], typer.Argument(help="Folders of comparisons, or folders that hold several.")],
     out: Annotated[Path, typer.Option(help="Where the summary goes.")] = Path("summary"),
     by: Annotated[str, typer.Option(help="Which error ranks the poolings: test or validation.")] = "test",
+    families: Annotated[
+        bool, typer.Option("--families", help="One row a name: in every comparison its best setting by validation.")
+    ] = False,
 ) -> None:
     """Summarise comparisons: ranks of the poolings they share, what is told apart, error against cost."""
     from multipartite.experiments.report import write_summary
 
-    page, found = write_summary(folders, out, by)
+    page, found = write_summary(folders, out, by, families=families)
     for warning in found.warnings:
         say(warning)
     for sentence in (f"{found.headline}.", *found.findings):

@@ -98,6 +98,28 @@ def test_validation_errors_can_rank_instead(tmp_path):
         summarise([folder], "training")
 
 
+def test_of_a_family_the_best_setting_by_validation_counts(tmp_path):
+    """Validation errors are made equal to the test errors; that they choose is seen where they are changed."""
+    one = {"max": [5.0, 6.0, 7.0], "multipartite:groups=2": [4.0, 5.0, 6.1], "multipartite": [8.0, 9.0, 9.5]}
+    two = {"max": [5.0, 6.0, 7.0], "multipartite:groups=4|multipartite:groups=2": [4.0, 5.0, 6.1]}
+    folder = made(tmp_path, one, two)
+    with pytest.raises(InputError, match="share 1 poolings"):
+        summarise([folder])
+    found = summarise([folder], families=True)
+    ours, rival = found.standings
+    assert (ours.pooling, rival.pooling) == ("multipartite", "max")
+    assert ours.settings == ("multipartite:groups=2", "multipartite:groups=4|multipartite:groups=2")
+    assert ours.errors == pytest.approx((5.0333333, 5.0333333))
+    assert "multipartite:groups=2 on set-0, multipartite:groups=4|multipartite:groups=2 on set-1" in found.findings[-1]
+    for path in folder.glob("set-0/runs/multipartite-groups*/*/summary.json"):
+        summary = json.loads(path.read_text())
+        summary["validation"]["top1"] = 99.0
+        path.write_text(json.dumps(summary))
+    again = next(each for each in summarise([folder], families=True).standings if each.ours)
+    assert again.settings[0] == "multipartite"
+    assert again.errors[0] == pytest.approx(8.8333333)
+
+
 def test_comparisons_are_found_given_or_inside_and_files_are_passed_over(tmp_path):
     made(tmp_path, FIRST, SECOND)
     (tmp_path / "README.md").write_text("words")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +74,8 @@ def gallery(collection: Collection, poolings: Sequence[str]) -> Gallery:
     plain = [_rgb(image) for image in data.test.images[chosen]]
     strips = [Strip("test images", "as the network gets them", tuple(map(_png, plain)))]
     for pooling, run, tensors in nets:
-        strips += _strips(pooling, _restored(run, data, tensors), batch, plain)
+        with suppress(InputError):  # a network that cannot be opened costs its pictures, not the report
+            strips += _strips(pooling, _restored(run, data, tensors), batch, plain)
     labels = tuple(data.class_names[int(data.test.labels[row])] for row in chosen)
     return Gallery(tuple(strips), labels)
 

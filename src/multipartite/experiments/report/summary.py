@@ -7,7 +7,7 @@ Ranks are taken over the poolings that all comparisons share, and what is told a
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from multipartite.experiments.report.page import probability, render
 from multipartite.experiments.report.ranks import ALPHA, critical_difference, friedman, groups, ranks
 from multipartite.experiments.report.tables import csv_text, name_and_options, tabulate
 from multipartite.experiments.report.writing import write_files
+from multipartite.experiments.run.store import Summary as Finished
 from multipartite.words import Places
 
 __all__ = ["PARTS", "Standing", "Summary", "Tally", "find_comparisons", "summarise", "write_summary"]
@@ -56,6 +57,8 @@ class Standing:
         Time that training takes, as a multiple of max pooling's: the median over the comparisons.
     against_max, against_all : Tally
         Over all comparisons, against max pooling (None for itself), and against all the others.
+    settings : tuple of str
+        The word that stood for it in every comparison: itself, or the best of its family by validation.
     """
 
     pooling: str
@@ -66,6 +69,7 @@ class Standing:
     time: float | None
     against_max: Tally | None
     against_all: Tally
+    settings: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -161,10 +165,18 @@ class Summary:
             best.setdefault(lowest.pooling, []).append(name)
         wins = "; ".join(f"{pooling} on {', '.join(names)}" for pooling, names in best.items())
         found = [f"{chance}; {told}.", f"Lowest {self.part} error: {wins}."]
+        if settings := [self._settings(each) for each in self.standings if set(each.settings) != {each.pooling}]:
+            found.append(f"One row a family, with its best setting by validation error: {'; '.join(settings)}.")
         if self.left_out:
             names = "; ".join(f"{pooling} (not in {', '.join(lack)})" for pooling, lack in self.left_out.items())
             found.append(f"Left out, because not every comparison has them: {names}.")
         return found
+
+    def _settings(self, each: Standing) -> str:
+        by_setting: dict[str, list[str]] = {}
+        for name, setting in zip(self.comparisons, each.settings, strict=True):
+            by_setting.setdefault(setting, []).append(name)
+        return ", ".join(f"{setting} on {' and '.join(names)}" for setting, names in by_setting.items())
 
     def chart_data(self) -> dict[str, Any]:
         """Give what the page's script draws."""
@@ -217,7 +229,7 @@ def find_comparisons(folders: Sequence[Path | str]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def summarise(folders: Sequence[Path | str], part: str = "test") -> Summary:
+def summarise(folders: Sequence[Path | str], part: str = "test", *, families: bool = False) -> Summary:
     """Rank the poolings that all comparisons share.
 
     Parameters
@@ -226,13 +238,20 @@ def summarise(folders: Sequence[Path | str], part: str = "test") -> Summary:
         Folders of comparisons, or folders that hold several.
     part : {"test", "validation"}
         Which error ranks them; a default is chosen by validation, and judged by test.
+    families : bool
+        Whether poolings of one name are one row: in every comparison the setting with the lowest validation error.
     """
     if part not in PARTS:
         raise unknown("part", part, PARTS)
     places = find_comparisons(folders)
     names = [path.name if [each.name for each in places].count(path.name) == 1 else str(path) for path in places]
     found = dict(zip(names, map(collect, places), strict=True))
-    errors = {name: _errors(name, collection, part) for name, collection in found.items()}
+    words = {name: _chosen(name, collection, families) for name, collection in found.items()}
+    tables = {
+        name: {pooling: collection.summaries[word] for pooling, word in words[name].items()}
+        for name, collection in found.items()
+    }
+    errors = {name: _errors(name, table, part) for name, table in tables.items()}
     everything = dict.fromkeys(pooling for table in errors.values() for pooling in table)
     lacking = {p: tuple(name for name, table in errors.items() if p not in table) for p in everything}
     shared = [pooling for pooling, lack in lacking.items() if not lack]
@@ -243,7 +262,7 @@ def summarise(folders: Sequence[Path | str], part: str = "test") -> Summary:
         )
     means = [[statistics.fmean(table[pooling].values()) for pooling in shared] for table in errors.values()]  # [N][k]
     each_rank = ranks(means)
-    times = _times(found.values(), shared)
+    times = _times(tables.values(), shared)
     pairs = {(one, two): _tally(errors.values(), one, two) for one in shared for two in shared if one != two}
     standings = []
     for i, pooling in enumerate(shared):
@@ -258,6 +277,7 @@ def summarise(folders: Sequence[Path | str], part: str = "test") -> Summary:
                 time=times.get(pooling),
                 against_max=pairs.get((pooling, BASELINE)),
                 against_all=Tally(*map(sum, zip(*against, strict=True))),
+                settings=tuple(words[name][pooling] for name in names),
             )
         )
     return Summary(
@@ -272,12 +292,24 @@ def summarise(folders: Sequence[Path | str], part: str = "test") -> Summary:
     )
 
 
-def _errors(name: str, collection: Collection, part: str) -> dict[str, dict[int, float]]:
+def _chosen(name: str, collection: Collection, families: bool) -> dict[str, str]:
+    """Which word stands for each row: itself, or of a family the one with the lowest mean validation error."""
+    if not families:
+        return {word: word for word in collection.runs}
+    means = {w: statistics.fmean(e.values()) for w, e in _errors(name, collection.summaries, "validation").items()}
+    found: dict[str, str] = {}
+    for word in sorted(means, key=lambda word: (means[word], word)):
+        names = dict.fromkeys(each.name for each in Places.parse(word).words)
+        found.setdefault("|".join(names), word)
+    return found
+
+
+def _errors(name: str, table: Mapping[str, Mapping[int, Finished]], part: str) -> dict[str, dict[int, float]]:
     """Errors of a comparison by pooling and seed."""
     found: dict[str, dict[int, float]] = {}
-    for pooling, summaries in collection.summaries.items():
-        for seed, summary in summaries.items():
-            metrics = getattr(summary, part)
+    for pooling, runs in table.items():
+        for seed, run in runs.items():
+            metrics = getattr(run, part)
             if metrics is None:
                 raise InputError(f"{name} has no validation errors: rank by test, or train with a validation share")
             found.setdefault(pooling, {})[seed] = metrics.top1
@@ -292,7 +324,7 @@ def _missing(name: str, collection: Collection) -> list[str]:
     return found
 
 
-def _tally(tables: Any, one: str, two: str) -> Tally:
+def _tally(tables: Iterable[Mapping[str, Mapping[int, float]]], one: str, two: str) -> Tally:
     """How often the seeds settle that the first of two poolings has the lower error."""
     wins = losses = ties = 0
     for errors in tables:
@@ -311,18 +343,18 @@ def _relative(means: Sequence[Sequence[float]], i: int, base: int) -> float | No
     return statistics.fmean(shares) if shares else None
 
 
-def _times(collections: Any, shared: Sequence[str]) -> dict[str, float]:
+def _times(tables: Iterable[Mapping[str, Mapping[int, Finished]]], shared: Sequence[str]) -> dict[str, float]:
     """Median over the comparisons of the time of training as a multiple of max pooling's."""
     found: dict[str, list[float]] = {}
-    for collection in collections:
-        for row in tabulate(collection.summaries, collection.config.dataset):
+    for table in tables:
+        for row in tabulate(table, ""):
             if row.ratio is not None and row.pooling in shared:
                 found.setdefault(row.pooling, []).append(1 / row.ratio)
     return {pooling: statistics.median(values) for pooling, values in found.items()}
 
 
 def write_summary(
-    folders: Sequence[Path | str], out: Path | str = "summary", part: str = "test"
+    folders: Sequence[Path | str], out: Path | str = "summary", part: str = "test", *, families: bool = False
 ) -> tuple[Path, Summary]:
     """Write the summary of several comparisons, one HTML page, Markdown, CSV and PNG; give the page and the numbers.
 
@@ -334,8 +366,10 @@ def write_summary(
         Where the summary goes.
     part : {"test", "validation"}
         Which error ranks the poolings.
+    families : bool
+        Whether poolings of one name are one row.
     """
-    found = summarise(folders, part)
+    found = summarise(folders, part, families=families)
     out = Path(out)
     files: dict[str, bytes] = {
         "summary.csv": csv_text(map(_record, found.standings)).encode(),
@@ -362,7 +396,13 @@ def _record(each: Standing) -> dict[str, object]:
 
 def _error_records(found: Summary) -> list[dict[str, object]]:
     return [
-        {"comparison": name, "pooling": each.pooling, "error": each.errors[i], "rank": each.ranks[i]}
+        {
+            "comparison": name,
+            "pooling": each.pooling,
+            "setting": each.settings[i],
+            "error": each.errors[i],
+            "rank": each.ranks[i],
+        }
         for i, name in enumerate(found.comparisons)
         for each in found.standings
     ]
