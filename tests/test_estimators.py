@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 import torch
 from joblib import dump, load
+from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -223,7 +225,7 @@ def test_arrays_are_shared_with_torch_not_copied(digits, monkeypatch):
     X, y = digits
     seen = []
     update = mp.ClassStatistics.update
-    monkeypatch.setattr(mp.ClassStatistics, "update", lambda s, X, y: seen.append(X) or update(s, X, y))
+    monkeypatch.setattr(mp.ClassStatistics, "update", lambda s, X, y, **rest: seen.append(X) or update(s, X, y))
     for data in (X, X.astype(np.float32), np.asfortranarray(X)):
         mp.SupervisedProjection().fit(data, y)
         assert seen[-1].data_ptr() == data.ctypes.data
@@ -258,10 +260,113 @@ def test_pandas_in_and_out_keep_names_and_index(iris):
     X = X.set_axis(np.arange(7, 157))
     names = y.map(dict(enumerate(["setosa", "versicolor", "virginica"])))
     P = mp.SupervisedProjection().set_output(transform="pandas").fit_transform(X, names)
-    assert P.columns.tolist() == [f"supervisedprojection{j}" for j in range(3)]
+    assert P.columns.tolist() == [f"supervisedprojection_{name}" for name in ("setosa", "versicolor", "virginica")]
     assert P.index.equals(X.index)
     kept = mp.FeatureRanker(top=2).set_output(transform="pandas").fit_transform(X, names.astype("category"))
     assert kept.columns.tolist() == ["petal length (cm)", "petal width (cm)"]
+
+
+# Weights, sparse rows, names and the way back
+
+
+def learned(model):
+    """What an estimator has learned, as one array."""
+    return model.scores_ if hasattr(model, "scores_") else model.A_
+
+
+WEIGHTED = [*ESTIMATORS, *(mp.FeatureRanker(name) for name in ("ttest", "information", "roc", "wilcoxon"))]
+
+
+@pytest.mark.parametrize("model", WEIGHTED, ids=str)
+def test_weights_are_repeated_rows(iris, model):
+    X, y = (part.to_numpy() for part in iris)
+    counts = np.random.default_rng(0).integers(0, 4, len(y))
+    repeated = clone(model).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    weighted = clone(model).fit(X, y, sample_weight=counts)
+    np.testing.assert_allclose(learned(weighted), learned(repeated), rtol=1e-7, atol=1e-9)
+    assert np.abs(learned(weighted) - learned(clone(model).fit(X, y))).max() > 1e-3
+    np.testing.assert_allclose(
+        learned(clone(model).fit(X, y, np.ones(150))), learned(clone(model).fit(X, y)), rtol=1e-9
+    )
+    if hasattr(model, "partial_fit"):
+        parts = clone(model)
+        for rows in np.array_split(np.random.default_rng(1).permutation(len(y)), 5):
+            parts.partial_fit(X[rows], y[rows], classes=[0, 1, 2], sample_weight=counts[rows])
+        np.testing.assert_allclose(learned(parts), learned(repeated), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ESTIMATORS, ids=str)
+@pytest.mark.parametrize(
+    "weight", [np.ones(3), np.full(150, -1.0), np.full(150, np.nan), np.zeros(150), np.ones((150, 1))]
+)
+def test_weights_that_make_no_sense_are_refused(iris, model, weight):
+    with pytest.raises(InputError, match="sample_weight must be"):
+        clone(model).fit(*iris, sample_weight=weight)
+
+
+def test_weights_are_routed_through_a_pipeline(iris):
+    X, y = iris
+    weight = np.arange(150) % 3
+    alone = mp.SupervisedProjection().fit(X, y, sample_weight=weight)
+    with config_context(enable_metadata_routing=True):
+        projection = mp.SupervisedProjection().set_fit_request(sample_weight=True)
+        pipeline = make_pipeline(projection, GaussianNB().set_fit_request(sample_weight=True))
+        pipeline.fit(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(pipeline[0].A_, alone.A_)
+
+
+@pytest.mark.parametrize("model", [*WEIGHTED, mp.FeatureRanker(correlation_weight=0.7, distance_weight=2)], ids=str)
+@pytest.mark.parametrize("sparse", [csr_matrix, csc_matrix, coo_matrix, csr_array], ids=lambda kind: kind.__name__)
+def test_sparse_rows_are_as_dense_ones(digits, model, sparse, monkeypatch):
+    monkeypatch.setattr("multipartite._supervised._CHUNK", 64 * 100)  # many chunks
+    monkeypatch.setattr("multipartite.ranking._CHUNK", 1797 * 7)
+    X, y = digits
+    thin = sparse(X)
+    dense, found = clone(model).fit(X, y), clone(model).fit(thin, y)
+    np.testing.assert_allclose(learned(found), learned(dense), rtol=1e-7, atol=1e-9)
+    if hasattr(model, "score_samples"):
+        np.testing.assert_allclose(found.score_samples(thin), dense.score_samples(X), rtol=1e-7)
+    elif hasattr(model, "A_"):
+        P = found.transform(thin)
+        assert isinstance(P, np.ndarray)
+        np.testing.assert_allclose(P, dense.transform(X), rtol=1e-7, atol=1e-9)
+    elif hasattr(found, "ranking_"):
+        assert found.ranking_.tolist() == dense.ranking_.tolist()
+        assert found.transform(thin).shape == (1797, 10)
+
+
+@pytest.mark.parametrize("model", ESTIMATORS, ids=str)
+def test_sparse_rows_are_checked_too(iris, model):
+    X, y = iris
+    X = X.to_numpy(copy=True)
+    X[7, 2] = np.inf
+    with pytest.raises(InputError, match="X must be finite, got NaN or inf in column 2"):
+        clone(model).fit(csr_matrix(X), y)
+
+
+def test_columns_are_named_after_their_classes(iris):
+    X, y = iris
+    model = mp.SupervisedProjection().fit(X, y.map(dict(enumerate("xyz"))))
+    assert model.get_feature_names_out().tolist() == [f"supervisedprojection_{name}" for name in "xyz"]
+    model = mp.SupervisedProjection(n_components=2).fit(X, y)
+    assert model.get_feature_names_out().tolist() == ["supervisedprojection0", "supervisedprojection1"]
+    with pytest.raises(NotFittedError):
+        mp.SupervisedProjection().get_feature_names_out()
+
+
+@pytest.mark.parametrize("options", [{}, {"n_components": 2}, {"projection": "orthogonal"}], ids=str)
+def test_the_way_back_is_the_best_linear_one(iris, options):
+    X, y = (part.to_numpy() for part in iris)
+    model = mp.SupervisedProjection(**options).fit(X, y)
+    P = model.transform(X)
+    back = model.inverse_transform(P)
+    np.testing.assert_allclose(model.transform(back), P, atol=1e-8)
+    inputs = np.c_[np.ones(len(P)), P]
+    best = inputs @ np.linalg.lstsq(inputs, X, rcond=1e-10)[0]
+    np.testing.assert_allclose(back, best, atol=1e-7)
+    assert model.inverse_transform(P.astype(np.float32)).dtype == np.float32
+    with pytest.raises(InputError, match=f"X must have the {P.shape[1]} columns of transform, got 5"):
+        model.inverse_transform(np.ones((2, 5)))
 
 
 # As part of something larger

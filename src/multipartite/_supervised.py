@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from typing_extensions import Self
 
-from multipartite._validation import as_tensor, check_classes, check_finite, encode_labels
+from multipartite._validation import as_tensor, check_classes, check_finite, check_weight, encode_labels, is_sparse
 from multipartite.errors import InputError, warn
 from multipartite.statistics import ClassStatistics
 
-__all__ = ["Streamed", "Supervised"]
+__all__ = ["Streamed", "Supervised", "parts"]
+
+_CHUNK = 1 << 22  # numbers of a sparse matrix that are made dense at a time
 
 
 class Supervised(BaseEstimator):  # type: ignore[misc]
@@ -26,27 +29,33 @@ class Supervised(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.sparse = True
         return tags
 
-    def _rows(self, X: Any, *, reset: bool, **options: Any) -> npt.NDArray[Any]:
-        """Rows as a float32 or float64 array; whether they are finite is left open."""
+    def _rows(self, X: Any, *, reset: bool, **options: Any) -> Any:
+        """Rows as a float32 or float64 array, or sparse by rows; whether they are finite is left open."""
         floats = [np.float64, np.float32]
-        rows: npt.NDArray[Any] = validate_data(self, X, **options, reset=reset, dtype=floats, ensure_all_finite=False)
-        return rows
+        return validate_data(
+            self, X, **options, reset=reset, dtype=floats, accept_sparse="csr", ensure_all_finite=False
+        )
 
-    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def _labelled_rows(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Any, Any]:
+        """Rows, labels and weights; rows that weigh nothing are left out."""
         if y is None:
             self._rows(X, reset=reset, y=None)  # scikit-learn says that y is required
         X = self._rows(X, reset=reset)
         if getattr(y, "ndim", 1) == 2:
             warn("A column-vector y was passed when a 1d array was expected: give y.ravel()", DataConversionWarning)
-        return X, column_or_1d(y)
+        y, weight = column_or_1d(y), check_weight(sample_weight, X.shape[0])
+        if weight is not None and len(y) == len(weight) and not weight.all():
+            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+        return X, y, weight
 
     def _names(self) -> Any:
         """Names of the columns, where X came with them."""
         return getattr(self, "feature_names_in_", None)
 
-    def _finite_rows(self, X: Any) -> npt.NDArray[Any]:
+    def _finite_rows(self, X: Any) -> Any:
         check_is_fitted(self)
         X = self._rows(X, reset=False)
         check_finite(X, self._names())
@@ -63,34 +72,44 @@ class Streamed(Supervised):
         """Learn from `statistics`; change nothing if that fails."""
         raise NotImplementedError
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Learn from all rows at once.
 
         Parameters
         ----------
-        X : array of shape (n, d)
-            Rows of features.
+        X : array or sparse matrix of shape (n, d)
+            Rows of features. A sparse one is made dense a few rows at a time.
         y : array of shape (n,)
             Class of every row: numbers or words.
+        sample_weight : array of shape (n,), optional
+            How often each row counts: a weight of 2 is the row given twice, 0 is the row left out.
         """
-        rows, labels = self._labelled_rows(X, y, reset=True)
-        classes, index = encode_labels(labels, len(rows))
-        return self._learn(self._summary(rows, index, len(classes)), classes)
+        rows, labels, weight = self._labelled_rows(X, y, sample_weight, reset=True)
+        classes, index = encode_labels(labels, rows.shape[0])
+        return self._learn(self._summary(rows, index, weight, len(classes)), classes)
 
-    def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, classes: npt.ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        classes: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> Self:
         """Learn from some more rows, in memory that does not grow with their number.
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array or sparse matrix of shape (n, d)
             Rows of features.
         y : array of shape (n,)
             Class of every row.
         classes : array of shape (c,), optional
             All classes; the first call may leave them out if its own rows have one of each.
+        sample_weight : array of shape (n,), optional
+            How often each row counts.
         """
         first = not hasattr(self, "statistics_")
-        rows, labels = self._labelled_rows(X, y, reset=first)
+        rows, labels, weight = self._labelled_rows(X, y, sample_weight, reset=first)
         if classes is not None:
             known = np.unique(column_or_1d(classes))
             check_classes(known, "classes")
@@ -99,8 +118,8 @@ class Streamed(Supervised):
             if not first and not np.array_equal(known, self.classes_):
                 raise InputError(f"classes must stay {_listed(self.classes_)}, got {_listed(known)}")
         else:
-            known = encode_labels(labels, len(rows))[0] if first else self.classes_
-        chunk = self._summary(rows, _index_in(known, labels, len(rows)), len(known))
+            known = encode_labels(labels, rows.shape[0])[0] if first else self.classes_
+        chunk = self._summary(rows, _index_in(known, labels, rows.shape[0]), weight, len(known))
         return self._learn(chunk if first else _copy(self.statistics_).merge(chunk), known)
 
     def _learn(self, statistics: ClassStatistics, classes: npt.NDArray[Any]) -> Self:
@@ -108,13 +127,33 @@ class Streamed(Supervised):
         self.statistics_, self.classes_ = statistics, classes
         return self
 
-    def _summary(self, X: npt.NDArray[Any], index: npt.NDArray[np.int64], num_classes: int) -> ClassStatistics:
+    def _summary(self, X: Any, index: npt.NDArray[np.int64], weight: Any, num_classes: int) -> ClassStatistics:
+        statistics = ClassStatistics(num_classes, X.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):  # told below, in words
-            statistics = ClassStatistics(num_classes, X.shape[1]).update(as_tensor(X), as_tensor(index))
+            for rows, part in parts(X):
+                counts = None if weight is None else as_tensor(weight[part])
+                statistics.update(as_tensor(rows), as_tensor(index[part]), weight=counts)
         if not torch.isfinite(statistics.scatter).all():  # so that good rows need no pass of their own
             check_finite(X, self._names())
             raise InputError(f"X must be small enough to be squared in {X.dtype}: divide it by its largest value")
         return statistics
+
+
+def parts(X: Any) -> Iterator[tuple[npt.NDArray[Any], slice]]:
+    """Rows as arrays, with their places: all at once, or a few at a time where X is sparse.
+
+    Examples
+    --------
+    >>> [(rows.shape, place) for rows, place in parts(np.ones((3, 2)))]
+    [((3, 2), slice(None, None, None))]
+    """
+    if not is_sparse(X):
+        yield X, slice(None)
+        return
+    height = max(1, _CHUNK // X.shape[1])
+    for start in range(0, X.shape[0], height):
+        part = slice(start, start + height)
+        yield X[part].toarray(), part
 
 
 def _index_in(classes: npt.NDArray[Any], y: npt.NDArray[Any], rows: int) -> npt.NDArray[np.int64]:

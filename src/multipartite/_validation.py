@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import issparse
 from torch import Tensor
 
 from multipartite.errors import InputError, warn
 
-__all__ = ["as_tensor", "check_classes", "check_finite", "encode_labels"]
+__all__ = ["as_tensor", "check_classes", "check_finite", "check_weight", "encode_labels", "is_sparse"]
 
 _FEW = 20  # rows that may well be of as many classes
 
@@ -35,8 +36,19 @@ def as_tensor(X: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(X)
 
 
-def check_finite(X: npt.NDArray[Any], names: Sequence[object] | None = None) -> None:
-    """Refuse NaN and infinity, and say in which columns they are.
+def is_sparse(X: Any) -> bool:
+    """Whether X is a matrix of SciPy's that holds what is not zero.
+
+    Examples
+    --------
+    >>> is_sparse(np.eye(2))
+    False
+    """
+    return bool(issparse(X))
+
+
+def check_finite(X: Any, names: Sequence[object] | None = None) -> None:
+    """Refuse NaN and infinity in an array or a sparse matrix, and say in which columns they are.
 
     Examples
     --------
@@ -46,15 +58,36 @@ def check_finite(X: npt.NDArray[Any], names: Sequence[object] | None = None) -> 
     multipartite.errors.InputError: X must be finite, got NaN or inf in column b: fill or drop these rows
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        if np.isfinite(X.sum(dtype=float)):  # a sum is enough to see that nothing is wrong
+        numbers = X.data if is_sparse(X) else X
+        if np.isfinite(numbers.sum(dtype=float)):  # a sum is enough to see that nothing is wrong
             return
-    bad = np.flatnonzero(~np.isfinite(X).all(axis=0))
+    columns_of = X.tocoo().col if is_sparse(X) else np.broadcast_to(np.arange(X.shape[1]), X.shape)
+    bad = np.unique(columns_of[~np.isfinite(X.tocoo().data if is_sparse(X) else X)])
     if not len(bad):  # finite numbers whose sum overflowed
         return
     columns = [str(j if names is None else names[int(j)]) for j in bad]
     listed = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
     plural = "s" if len(columns) > 1 else ""
     raise InputError(f"X must be finite, got NaN or inf in column{plural} {listed}: fill or drop these rows")
+
+
+def check_weight(weight: Any, rows: int) -> npt.NDArray[np.float64] | None:
+    """Read a weight a row; None where every row counts once.
+
+    Examples
+    --------
+    >>> check_weight([2, 0, 1], 3)
+    array([2., 0., 1.])
+    """
+    if weight is None:
+        return None
+    weight = np.asarray(weight, np.float64)
+    weight = np.full(rows, float(weight)) if weight.ndim == 0 else weight
+    if weight.shape != (rows,):
+        raise InputError(f"sample_weight must be one number a row, ({rows},), got shape {weight.shape}")
+    if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
+        raise InputError("sample_weight must be finite and not negative, and not zero in every row")
+    return weight
 
 
 def check_classes(y: npt.NDArray[Any], name: str = "y") -> None:

@@ -192,8 +192,9 @@ class Criterion(NamedTuple):
     ----------
     from_moments : callable (Group, Group) -> Tensor, optional
         None where the ranks of the samples are needed.
-    from_ranks : callable (ranks, members) -> Tensor, optional
-        Takes the ranks of every row in its column, shape (n, d), and which rows make the first group.
+    from_ranks : callable (ranks, members, weight=None) -> Tensor, optional
+        Takes the ranks of every row in its column, shape (n, d), which rows make the first group, and how often a row
+        counts, shape (n,), where that is not once. It is called without weights where there are none.
     form : Form, optional
         None where single rows cannot be scored by it.
     compares_variances : bool
@@ -201,7 +202,7 @@ class Criterion(NamedTuple):
     """
 
     from_moments: Callable[[Group, Group], Tensor] | None = None
-    from_ranks: Callable[[Tensor, Tensor], Tensor] | None = None
+    from_ranks: Callable[..., Tensor] | None = None
     form: Form | None = None
     compares_variances: bool = False
 
@@ -261,22 +262,25 @@ def _information(one: Group, two: Group) -> Tensor:
     return total.clamp_min(0)
 
 
-def _u_statistic(ranks: Tensor, members: Tensor) -> tuple[Tensor, int, int]:
-    n = int(members.sum())
-    return ranks[members].sum(0) - n * (n + 1) / 2, n, len(ranks) - n
+def _u_statistic(ranks: Tensor, members: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    w = torch.ones_like(ranks[:, 0]) if weight is None else weight
+    n, total = w[members].sum(), w.sum()
+    return (w[:, None] * ranks)[members].sum(0) - n * (n + 1) / 2, n, total - n
 
 
-def _roc(ranks: Tensor, members: Tensor) -> Tensor:
+def _roc(ranks: Tensor, members: Tensor, weight: Tensor | None = None) -> Tensor:
     """Area between the empirical ROC curve and the chance line: |AUC - 1/2|."""
-    U, n, m = _u_statistic(ranks, members)
+    U, n, m = _u_statistic(ranks, members, weight)
     return (U / (n * m) - 0.5).abs()
 
 
-def _wilcoxon(ranks: Tensor, members: Tensor) -> Tensor:
+def _wilcoxon(ranks: Tensor, members: Tensor, weight: Tensor | None = None) -> Tensor:
     """Absolute standardised Mann-Whitney U, with the variance corrected for ties."""
-    U, n, m = _u_statistic(ranks, members)
-    # ties are in the variance of the ranks already
-    variance = n * m / (n + m) * ranks.var(0)
+    U, n, m = _u_statistic(ranks, members, weight)
+    w = torch.ones_like(ranks[:, 0]) if weight is None else weight
+    centred = ranks - (w @ ranks) / (n + m)
+    spread = (w @ centred**2) / (n + m - 1).clamp_min(torch.finfo(ranks.dtype).tiny)  # ties are in it already
+    variance = n * m / (n + m) * spread
     return torch.where(variance > 0, (U - n * m / 2).abs() / variance.clamp_min(1e-300).sqrt(), 0)
 
 

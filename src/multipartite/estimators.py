@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 from typing_extensions import Self
 
-from multipartite._supervised import Streamed, Supervised
+from multipartite._supervised import Streamed, Supervised, parts
 from multipartite._validation import as_tensor, check_finite
 from multipartite.criteria import row_form
+from multipartite.errors import InputError
 from multipartite.instance_ranking import Fold, fold
 from multipartite.projection import supervised_projection
 from multipartite.ranking import rank_features
@@ -26,7 +27,7 @@ from multipartite.statistics import ClassStatistics
 __all__ = ["FeatureRanker", "InstanceRanker", "SupervisedProjection"]
 
 
-class SupervisedProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Streamed):  # type: ignore[misc]
+class SupervisedProjection(TransformerMixin, Streamed):  # type: ignore[misc]
     """Projection P = X A onto directions that tell the classes apart (Alg. 1), one column a class.
 
     Nothing is centred: P = X A as the paper writes it. For the mathematics see
@@ -90,10 +91,6 @@ class SupervisedProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, St
         )
         self.A_ = A[0].numpy()
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.A_.shape[1]
-
     def transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """Project rows: X A, in the precision of X.
 
@@ -108,6 +105,49 @@ class SupervisedProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, St
         """
         rows = self._finite_rows(X)
         return rows @ self.A_.astype(rows.dtype)
+
+    def inverse_transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Rows that one would expect from their projections, after the rows learned from.
+
+        Of all rows that are linear in the projection these have the least squared error on the rows learned from;
+        what no direction of A sees comes back as its mean. Projected again, they give the projections of rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, c) or (n, n_components)
+            Projections, as :meth:`transform` gives them.
+
+        Returns
+        -------
+        array of shape (n, d)
+        """
+        check_is_fitted(self)
+        P = check_array(X, dtype=[np.float64, np.float32])
+        if P.shape[1] != self.A_.shape[1]:
+            raise InputError(f"X must have the {self.A_.shape[1]} columns of transform, got {P.shape[1]}")
+        known = self.statistics_
+        centre, M = known.overall_mean[0].numpy(), known.deviations[0].numpy()
+        St = known.within[0].numpy() + (known.prior[:, None].numpy() * M).T @ M
+        back = np.linalg.pinv(self.A_.T @ St @ self.A_, rtol=1e-10, hermitian=True) @ self.A_.T @ St
+        rows: npt.NDArray[Any] = centre + (P - centre @ self.A_) @ back
+        return rows.astype(P.dtype, copy=False)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Name the columns: by the class that each stands for, or numbered where there are `n_components`.
+
+        Parameters
+        ----------
+        input_features : ignored
+            As scikit-learn's transformers have it.
+
+        Returns
+        -------
+        array of shape (c,) or (n_components,)
+        """
+        check_is_fitted(self)
+        prefix, k = type(self).__name__.lower(), self.A_.shape[1]
+        names = [f"_{name}" for name in self.classes_] if k == len(self.classes_) else [str(j) for j in range(k)]
+        return np.array([prefix + name for name in names], dtype=object)
 
 
 class InstanceRanker(Streamed):
@@ -172,9 +212,8 @@ class InstanceRanker(Streamed):
         -------
         array of shape (n,)
         """
-        rows = as_tensor(self._finite_rows(X))
-        scores: npt.NDArray[Any] = self.fold_.score(rows)[0].numpy()
-        return scores
+        rows = self._finite_rows(X)
+        return np.concatenate([self.fold_.score(as_tensor(part))[0].numpy() for part, _ in parts(rows)])
 
     def rank(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Order rows by their score, the most informative first; equals stay in their order.
@@ -236,17 +275,19 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
         self.distance_weight = distance_weight
         self.variance_floor = variance_floor
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Score and rank the columns.
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array or sparse matrix of shape (n, d)
             Rows of features.
         y : array of shape (n,)
             Class of every row: numbers or words.
+        sample_weight : array of shape (n,), optional
+            How often each row counts: a weight of 2 is the row given twice, 0 is the row left out.
         """
-        rows, labels = self._labelled_rows(X, y, reset=True)
+        rows, labels, weight = self._labelled_rows(X, y, sample_weight, reset=True)
         check_finite(rows, self._names())
         order, self.scores_ = rank_features(
             rows,
@@ -256,6 +297,7 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
             distance_weight=self.distance_weight,
             top=min(self.top, rows.shape[1]),
             variance_floor=self.variance_floor,
+            sample_weight=weight,
         )
         self.ranking_ = np.full(rows.shape[1], len(order) + 1)
         self.ranking_[order] = np.arange(1, len(order) + 1)

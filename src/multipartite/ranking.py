@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,12 +10,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from multipartite._validation import as_tensor, check_finite, encode_labels
+from multipartite._validation import as_tensor, check_finite, check_weight, encode_labels, is_sparse
 from multipartite.criteria import Group, column_criterion
 from multipartite.errors import InputError
 
 __all__ = ["FeatureRanking", "feature_scores", "rank_features"]
 
+_CHUNK = 1 << 22  # numbers of a sparse matrix that are made dense at a time
 _LEAST = 1e-12  # the least variance of a class, as a share of that of the column
 
 
@@ -34,6 +36,7 @@ def rank_features(
     distance_weight: float = 0.0,
     top: int | None = None,
     variance_floor: float = 0.6,
+    sample_weight: npt.ArrayLike | None = None,
 ) -> FeatureRanking:
     r"""Rank columns by class separability (Eq. 2), as MATLAB's ``rankfeatures`` does for two classes.
 
@@ -50,8 +53,8 @@ def rank_features(
 
     Parameters
     ----------
-    X : array of shape (n, d)
-        Rows of features.
+    X : array or sparse matrix of shape (n, d)
+        Rows of features. A sparse one is made dense a few columns at a time.
     y : array of shape (n,)
         Class of every row: numbers or words.
     criterion : str
@@ -64,6 +67,8 @@ def rank_features(
         How many columns to rank; all by default.
     variance_floor : float in [0, 1]
         The least ratio of two variances that `kl` and `bhattacharyya` believe; the other criteria do not need it.
+    sample_weight : array of shape (n,), optional
+        How often each row counts: a weight of 2 is the row given twice, 0 is the row left out.
 
     Returns
     -------
@@ -77,40 +82,89 @@ def rank_features(
     [0, 1, 2]
     """
     names = getattr(X, "columns", None)
-    try:
-        X = np.asarray(X, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError("X must be numbers, got text: drop these columns or encode them") from error
-    if X.ndim != 2:
-        raise InputError(f"X must be (rows, columns), got shape {X.shape}")
-    _, index = encode_labels(y, len(X))
-    check_finite(X, names)
+    table, labels = _table(X), np.asarray(y)
+    weight = check_weight(sample_weight, table.shape[0])
+    if weight is not None and labels.shape == weight.shape and not weight.all():
+        table, labels, weight = table[weight > 0], labels[weight > 0], weight[weight > 0]
+    _, index = encode_labels(labels, table.shape[0])
+    check_finite(table, names)
     if not 0 <= correlation_weight <= 1:
         raise InputError(f"correlation_weight must lie in [0, 1], got {correlation_weight}")
     if not 0 <= distance_weight < np.inf:
         raise InputError(f"distance_weight must be finite and not negative, got {distance_weight}")
     if not 0 <= variance_floor <= 1:
         raise InputError(f"variance_floor must lie in [0, 1], got {variance_floor}")
-    d = X.shape[1]
+    d = table.shape[1]
     top = d if top is None else top
     if top not in range(1, d + 1):
         raise InputError(f"top must lie in [1, {d}] and be whole (X has {d} columns), got {top}")
     top = int(top)
-    scores = feature_scores(as_tensor(X), as_tensor(index), criterion, variance_floor).numpy()
+    counts = None if weight is None else as_tensor(weight)
+    classes = as_tensor(index)
+    scores = np.concatenate(
+        [feature_scores(part, classes, criterion, variance_floor, counts).numpy() for part in _columns(table)]
+    )
     if correlation_weight == 0 and distance_weight == 0:
         return FeatureRanking(np.argsort(-scores, kind="stable")[:top], scores)
-    return FeatureRanking(_take(X, scores, correlation_weight, distance_weight, top), scores)
+    weight = np.ones(table.shape[0]) if weight is None else weight
+    correlations = _sparse_correlations(table, weight) if is_sparse(table) else _correlations(table, weight)
+    return FeatureRanking(_take(correlations, scores, correlation_weight, distance_weight, top), scores)
 
 
-def _take(X: npt.NDArray[Any], scores: npt.NDArray[Any], alpha: float, beta: float, top: int) -> Any:
-    """Take columns greedily, each held back by the ones taken before it."""
-    Z = X - X.mean(axis=0)
+def _table(X: Any) -> Any:
+    """Rows as an array, or sparse by columns."""
+    if is_sparse(X):
+        return X.tocsc().astype(np.float64)
+    try:
+        X = X.to_numpy(np.float64, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError("X must be numbers, got text: drop these columns or encode them") from error
+    if X.ndim != 2:
+        raise InputError(f"X must be (rows, columns), got shape {X.shape}")
+    return X
+
+
+def _columns(X: Any) -> Iterator[Tensor]:
+    """Columns as tensors, all at once where X is an array."""
+    if not is_sparse(X):
+        yield as_tensor(X)
+        return
+    width = max(1, _CHUNK // max(1, X.shape[0]))
+    for start in range(0, X.shape[1], width):
+        yield torch.from_numpy(X[:, start : start + width].toarray())
+
+
+def _correlations(X: npt.NDArray[Any], weight: npt.NDArray[Any]) -> Callable[[int], npt.NDArray[Any]]:
+    """Absolute correlation of one column with every column."""
+    Z = (X - weight @ X / weight.sum()) * np.sqrt(weight)[:, None]
     norm = np.linalg.norm(Z, axis=0)
     Z /= np.where(norm > 0, norm, 1)
-    columns = np.arange(X.shape[1])
-    correlation = np.zeros(X.shape[1])  # summed over the columns taken
-    distance = np.full(X.shape[1], np.inf)
-    free = np.ones(X.shape[1], dtype=bool)
+    return lambda best: np.abs(Z[:, best] @ Z)
+
+
+def _sparse_correlations(X: Any, weight: npt.NDArray[Any]) -> Callable[[int], npt.NDArray[Any]]:
+    """As :func:`_correlations`, from products of what is not zero."""
+    S = X.multiply(np.sqrt(weight)[:, None]).tocsc()
+    total, mean = weight.sum(), X.T @ weight / weight.sum()
+    squares = np.asarray(S.multiply(S).sum(axis=0)).ravel()
+    variance = squares - total * mean**2
+    norm = np.sqrt(np.where(variance > _LEAST * squares, variance, np.inf))  # a constant column has no correlation
+
+    def correlations(best: int) -> npt.NDArray[Any]:
+        products = np.asarray(S.T @ S[:, [best]].toarray()).ravel() - total * mean * mean[best]
+        return np.abs(products / norm / norm[best])
+
+    return correlations
+
+
+def _take(
+    correlations: Callable[[int], npt.NDArray[Any]], scores: npt.NDArray[Any], alpha: float, beta: float, top: int
+) -> Any:
+    """Take columns greedily, each held back by the ones taken before it."""
+    columns = np.arange(len(scores))
+    correlation = np.zeros(len(scores))  # summed over the columns taken
+    distance = np.full(len(scores), np.inf)
+    free = np.ones(len(scores), dtype=bool)
     taken: list[int] = []
     for _ in range(top):
         weighted = scores * (1 - alpha * correlation / max(1, len(taken)))
@@ -119,12 +173,14 @@ def _take(X: npt.NDArray[Any], scores: npt.NDArray[Any], alpha: float, beta: flo
         best = int(np.argmax(np.where(free, weighted, -np.inf)))
         taken.append(best)
         free[best] = False
-        correlation += np.abs(Z[:, best] @ Z)
+        correlation += correlations(best)
         distance = np.minimum(distance, np.abs(columns - best))
     return np.array(taken)
 
 
-def feature_scores(X: Tensor, y: Tensor, name: str = "kl", variance_floor: float = 0.0) -> Tensor:
+def feature_scores(
+    X: Tensor, y: Tensor, name: str = "kl", variance_floor: float = 0.0, weight: Tensor | None = None
+) -> Tensor:
     """Sum over the classes of the one-versus-rest criterion of every column (Eq. 2).
 
     Parameters
@@ -135,6 +191,8 @@ def feature_scores(X: Tensor, y: Tensor, name: str = "kl", variance_floor: float
         Class indices.
     variance_floor : float in [0, 1]
         See :func:`rank_features`.
+    weight : Tensor of shape (n,), optional
+        How often each row counts, above zero.
 
     Returns
     -------
@@ -148,19 +206,19 @@ def feature_scores(X: Tensor, y: Tensor, name: str = "kl", variance_floor: float
     """
     measure = column_criterion(name)
     if measure.from_ranks is not None:
-        from scipy.stats import rankdata
-
-        ranks = torch.from_numpy(rankdata(X.numpy(force=True), axis=0))
-        return torch.stack([measure.from_ranks(ranks, y == j) for j in torch.unique(y)]).sum(0)
+        ranks = torch.from_numpy(_ranks(X.numpy(force=True), weight))
+        extra = () if weight is None else (weight,)
+        return torch.stack([measure.from_ranks(ranks, y == j, *extra) for j in torch.unique(y)]).sum(0)
     assert measure.from_moments is not None
     varies = (X[0] != X).any(0)  # seen before the mean, which is not exact, is taken off
-    X = X - X.mean(0)  # about the overall mean, so that sums of squares do not cancel
-    spread = X.square().sum(0)  # [d]
-    members = torch.nn.functional.one_hot(y).T[torch.unique(y)].to(X)  # [c, n]
+    w = torch.ones_like(X[:, 0]) if weight is None else weight
+    total = w.sum()
+    X = X - w @ X / total  # about the overall mean, so that sums of squares do not cancel
+    members = torch.nn.functional.one_hot(y).T[torch.unique(y)] * w  # [c, n]
     n = members.sum(1, keepdim=True)  # [c, 1]
-    sums, squares = members @ X, members @ X.square()  # [c, d]
-    least = (_LEAST * spread / len(X)).clamp_min(torch.finfo(X.dtype).tiny)
-    one, two = _group(n, sums, squares, least), _group(len(X) - n, -sums, spread - squares, least)
+    sums, squares, spread = members @ X, members @ X.square(), w @ X.square()  # [c, d], [c, d], [d]
+    least = (_LEAST * spread / total).clamp_min(torch.finfo(X.dtype).tiny)
+    one, two = _group(n, sums, squares, least), _group(total - n, -sums, spread - squares, least)
     if measure.compares_variances:
         one, two = _floored(one, two, variance_floor), _floored(two, one, variance_floor)
     return torch.where(varies, measure.from_moments(one, two).sum(0), 0)
@@ -168,8 +226,23 @@ def feature_scores(X: Tensor, y: Tensor, name: str = "kl", variance_floor: float
 
 def _group(n: Tensor, sums: Tensor, squares: Tensor, least: Tensor) -> Group:
     mean = sums / n
-    return Group(n, mean, torch.maximum((squares - n * mean**2) / (n - 1).clamp_min(1), least))
+    return Group(n, mean, torch.maximum((squares - n * mean**2) / torch.where(n >= 2, n - 1, n), least))
 
 
 def _floored(group: Group, other: Group, share: float) -> Group:
     return group._replace(variance=torch.maximum(group.variance, share * other.variance))
+
+
+def _ranks(X: npt.NDArray[Any], weight: Tensor | None) -> npt.NDArray[Any]:
+    """Rank every number in its column, equals in the middle of their places, as if rows were repeated."""
+    from scipy.stats import rankdata
+
+    if weight is None:
+        return rankdata(X, axis=0)
+    w = weight.numpy(force=True)
+    ranks = np.empty(X.shape)
+    for j, column in enumerate(X.T):
+        _, place = np.unique(column, return_inverse=True)
+        count = np.bincount(place, w)
+        ranks[:, j] = (np.cumsum(count) - count + (count + 1) / 2)[place]
+    return ranks
