@@ -18,7 +18,16 @@ from multipartite.criteria import CRITERIA, Form, Group, OneVersusRest, Quadrati
 from multipartite.errors import InputError
 from multipartite.statistics import ClassStatistics, full_precision
 
-__all__ = ["Fold", "as_channels_last", "fold", "is_channels_last", "one_versus_rest", "projected_variance", "score_map"]
+__all__ = [
+    "Fold",
+    "as_channels_last",
+    "fold",
+    "is_channels_last",
+    "is_exporting",
+    "one_versus_rest",
+    "projected_variance",
+    "score_map",
+]
 
 _FLOOR = 1e-12  # the least variance, as a share of the largest
 _CHUNK = 1 << 19  # numbers of the map that are held at a time
@@ -179,6 +188,11 @@ def _mean_of_others(values: Tensor, present: Tensor) -> Tensor:
 # Rows that are the pixels of a map
 
 
+def is_exporting() -> bool:
+    """Whether torch.export is at work, which older releases of torch do not tell."""
+    return bool(getattr(torch.compiler, "is_exporting", bool)())
+
+
 def is_channels_last(x: Tensor) -> bool:
     """Whether the channels of a pixel lie side by side in memory."""
     return x.shape[1] > 1 and x.stride(1) == 1 and x.movedim(1, -1).is_contiguous()
@@ -226,8 +240,7 @@ def score_map(x: Tensor, fold: Fold | None, *, groups: int = 1, ordinal: bool = 
         if torch.finfo(x.dtype).bits < 32:
             x = x.float()
         if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x):  # no number to look at
-            exporting = getattr(torch.compiler, "is_exporting", bool)()
-            return _score(x if exporting or not homogeneous else _within_range(x), fold, g)
+            return _score(x if is_exporting() or not homogeneous else _within_range(x), fold, g)
         score = _score(x, fold, g)
         if homogeneous and score.device.type == "cpu" and score.numel() and not _finite(score):
             score = _score(_within_range(x), fold, g)

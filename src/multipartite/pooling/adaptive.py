@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from multipartite.errors import InputError
+from multipartite.instance_ranking import is_exporting
 from multipartite.pooling import registry
 from multipartite.pooling.window import Window
 from multipartite.words import Word
@@ -52,7 +53,7 @@ class AdaptivePool(nn.Module):
                 f"adaptive pooling to {sizes} needs an input whose sizes are multiples of that, got {tuple(spatial)}: "
                 "resize the input, or leave this layer out of convert by `skip`"
             )
-        if getattr(torch.compiler, "is_exporting", bool)():
+        if is_exporting():
             self._check_fixed(spatial)
         kernel = tuple(1 if o is None else int(n // o) for n, o in zip(spatial, self.output_size, strict=True))
         zeros, ones = (0,) * self.dims, (1,) * self.dims

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from multipartite.errors import InputError, unknown
-from multipartite.instance_ranking import is_channels_last
+from multipartite.instance_ranking import is_channels_last, is_exporting
 from multipartite.pooling.sums import window_mean
 from multipartite.pooling.window import Window
 
@@ -136,14 +136,19 @@ def _chances(score: Tensor, window: Window, out: tuple[int, ...] | None, tempera
     inside = list(window.views(torch.ones_like(score[:1, :1]), 0.0, out))
     if math.isinf(temperature):
         return [within.expand(*score.shape[:2], *within.shape[2:]) for within in inside]
-    if temperature == 1:
+    if temperature == 1 and not is_exporting():
         return list(window.views(_scaled(score) + _TRIFLE, 0.0, out))
-    views = list(window.views(score, 0.0, out))
-    highest = views[0]
-    for view in views[1:]:
-        highest = torch.maximum(highest, view)
-    highest = highest.clamp_min(torch.finfo(score.dtype).tiny)
-    return [_power(view / highest, temperature) + _TRIFLE * within for view, within in zip(views, inside, strict=True)]
+    views = list(window.views(_scaled(score) if temperature == 1 else score, 0.0, out))
+    if temperature != 1:
+        highest = views[0]
+        for view in views[1:]:
+            highest = torch.maximum(highest, view)
+        highest = highest.clamp_min(torch.finfo(score.dtype).tiny)
+        views = [_power(view / highest, temperature) for view in views]
+    if is_exporting():  # an optimiser of graphs may take a trifle for nothing
+        total = sum(views[1:], views[0])
+        return [torch.where(total > 0, view, within) for view, within in zip(views, inside, strict=True)]
+    return [view + _TRIFLE * within for view, within in zip(views, inside, strict=True)]
 
 
 def _scaled(score: Tensor) -> Tensor:
@@ -180,9 +185,14 @@ def expectation(
     >>> expectation(torch.tensor([[[4.0, 8.0]]]), torch.tensor([[[1.0, 1.0]]]), Window.of(2, dims=1))
     tensor([[[6.]]])
     """
-    exporting = getattr(torch.compiler, "is_exporting", bool)()
     narrow = any(n < k for n, k in zip(x.shape[2:], window.kernel_size, strict=True))  # torch averages no such maps
-    if exporting or narrow or out is not None or max(window.dilation) > 1 or (temperature != 1 and window.overlaps):
+    if (
+        is_exporting()
+        or narrow
+        or out is not None
+        or max(window.dilation) > 1
+        or (temperature != 1 and window.overlaps)
+    ):
         return weighted_mean(x, _chances(score, window, out, temperature), window, out)
     if math.isinf(temperature):
         return window_mean(x, window)
@@ -192,9 +202,9 @@ def expectation(
         weight = _power(score / _spread_out(_highest(score, window), window, score.shape[2:]), temperature)
     weight = (weight + _TRIFLE).to(x.dtype)
     g = score.shape[1]
-    parts = x.reshape(len(x), g, x.shape[1] // g, *x.shape[2:]) * weight[:, :, None]
+    parts = x.reshape(x.shape[0], g, x.shape[1] // g, *x.shape[2:]) * weight[:, :, None]
     sums, totals = window_mean(parts.flatten(1, 2), window), window_mean(weight, window)
-    return (sums.reshape(len(x), g, -1, *sums.shape[2:]) / totals[:, :, None]).flatten(1, 2)
+    return (sums.reshape(x.shape[0], g, -1, *sums.shape[2:]) / totals[:, :, None]).flatten(1, 2)
 
 
 def _highest(score: Tensor, window: Window) -> Tensor:

@@ -25,7 +25,7 @@ from typing_extensions import Self
 
 from multipartite.criteria import Energy, row_form
 from multipartite.errors import InputError, unknown
-from multipartite.instance_ranking import Fold, fold
+from multipartite.instance_ranking import Fold, fold, is_exporting
 from multipartite.labels import Labels, current_labels
 from multipartite.pooling.window import Pool, Size
 from multipartite.projection import METHODS, explained, supervised_projection
@@ -342,7 +342,7 @@ class SupervisedLayer(Pool):
         if self.factor is None:
             return
         if torch.compiler.is_compiling():
-            if getattr(torch.compiler, "is_exporting", bool)():
+            if is_exporting():
                 raise InputError("a layer in training mode cannot be exported: call model.eval() first")
             _observe(x.detach(), self._handle, self.factor, self.offset, self.log_prior, self.trust)
             return

@@ -148,7 +148,7 @@ def _pool(
 
     if choice.blind:
         scores = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
-        scores = scores.expand(len(x), groups, *size)
+        scores = scores.expand(x.shape[0], groups, *size)
     else:
         assert y is not None
         scores = score(y if choice.assignment == "soft" else y.detach(), choice.assignment == "hard")
