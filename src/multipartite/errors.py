@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 
-__all__ = ["InputError", "sentence", "suggest", "unknown", "warn"]
+__all__ = ["InputError", "counted", "sentence", "suggest", "unknown", "warn"]
 
 # Between a user's line and ours: those who call what they were given
 _PASSED_OVER = frozenset({"multipartite", "torch", "sklearn", "joblib", "lightning", "accelerate", "transformers"})
@@ -83,3 +83,14 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         module=frame.f_globals.get("__name__"),
         registry=registry,
     )
+
+
+def counted(count: int, thing: str) -> str:
+    """Say how many there are.
+
+    Examples
+    --------
+    >>> counted(1, "epoch"), counted(20, "epoch")
+    ('1 epoch', '20 epochs')
+    """
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

@@ -1,3 +1,4 @@
+import os
 import random
 import re
 import signal
@@ -7,8 +8,10 @@ import time
 from functools import partial
 
 import pytest
+import torch
 
 from command_line import run_example, run_words
+from made_runs import made_grid
 
 MULTIPARTITE = [sys.executable, "-c", "from multipartite.cli import main; main()"]
 GRID = ["compare", "digits", "--poolings", "max,multipartite:assignment=stochastic,temperature=2", "--seeds", "2"]
@@ -89,6 +92,68 @@ def test_where_no_run_finishes_the_reason_is_said(tmp_path):
     assert re.search(r"none of the 2 runs finished: max/seed-0 and 1 more: training diverged .* choose lr below 1", err)
 
 
+TINY = ["--seeds", "1", "--epochs", "1", "--limit", "200", "--jobs", "1"]
+
+
+def test_an_accelerator_that_is_not_there_is_said_before_anything_is_trained(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    words = ["compare", "digits", "--poolings", "max", *TINY, "--accelerator", "cuda", "--out", tmp_path / "new"]
+    status, out, err = run_words(*words)
+    assert (status, out) == (2, "")
+    assert re.fullmatch(r"multipartite: accelerator, devices or precision do not work here: .*\n", err)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "below a file", "no such device"])
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_trained(tmp_path, kind):
+    (tmp_path / "file").touch()
+    out = {"file": tmp_path / "file", "below a file": tmp_path / "file" / "new", "no such device": "/proc/new"}[kind]
+    status, said, err = run_words("compare", "digits", "--poolings", "max", *TINY, "--out", out)
+    assert (status, said) == (2, "")
+    assert re.fullmatch(rf"multipartite: cannot write into {out} \(.+\): choose another folder\n", err)
+
+
+def test_a_full_disk_is_said_with_the_runs_that_it_stopped(tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    status, out, err = run_words("compare", "digits", "--poolings", "max,average", *TINY, "--out", tmp_path)
+    assert (status, out) == (2, "")
+    assert re.search(r"none of the 2 runs finished: max/seed-0: cannot write .*config.json \(No space left", err)
+    assert "Errno" not in err
+    assert "Traceback" not in err
+
+
+def test_a_disk_that_is_full_when_the_report_is_written_is_said(tmp_path, monkeypatch):
+    made_grid(tmp_path, {"max": [5.0], "average": [6.0]})
+    monkeypatch.setattr(os, "fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    words = ["--poolings", "max,average", "--seeds", "1", "--epochs", "3", "--jobs", "1"]
+    status, _, err = run_words("compare", "digits", *words, "--out", tmp_path)
+    assert status == 2
+    assert re.search(r"multipartite: cannot write .*report.* \(No space left on device\)", err)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compare", "digts"], "did you mean digits"),
+        (["compare", "digits", "--poolings", "max,averge"], "did you mean average"),
+        (["compare", "digits", "--network", "lenett"], "did you mean lenet"),
+        (["tune", "digits", "--pooling", "multipartit"], "did you mean multipartite"),
+        (["train", "digits", "--pooling", "stochstic"], "did you mean stochastic"),
+    ],
+)
+def test_what_is_mistyped_is_answered_without_torch(words, said):
+    code = f"import sys; sys.argv = ['multipartite', *{words!r}]\nfrom multipartite.cli import main\n"
+    code += "try:\n    main()\nfinally:\n    print(sorted({'torch', 'sklearn', 'optuna'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.slow
 def test_jobs_do_not_change_the_numbers(tmp_path):
     for jobs in ("1", "2"):
@@ -98,17 +163,18 @@ def test_jobs_do_not_change_the_numbers(tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_politely_and_the_same_command_goes_on(tmp_path):
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_stop_politely_and_the_same_command_goes_on(tmp_path, kind):
     words = [*MULTIPARTITE, *GRID, "--epochs", "400", "--jobs", "2", "--out", tmp_path]
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # tests in the background are deaf to it
     started = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     try:
         wait_for(lambda: list(tmp_path.glob("runs/*/*/metrics.jsonl")), started)
-        started.send_signal(signal.SIGINT)
+        started.send_signal(kind)
         _, err = started.communicate(timeout=60)
     finally:
         started.kill()
-    assert started.returncode == 130
+    assert started.returncode == 128 + kind
     assert f"stopped; the same command goes on with {tmp_path}" in err
     assert "Traceback" not in err
 

@@ -69,7 +69,10 @@ def test_tensorboard_events_hold_the_metrics(tmp_path):
         (["digits", "--pooling", "multipartite:criterion=roc"], "roc"),
         (["digits", "--epochs", 0], "epochs must be at least 1, got 0"),
         (["digits", "--seed", -1], "seed must be a whole number from 0"),
-        (["digits", "--batch-size", 2000], "batch_size=2000 is more than the 1293 training images of digits"),
+        (
+            ["digits", "--batch-size", 2000],
+            "batch_size=2000 is more than the 1293 .*, such as 129",
+        ),
         (["digits", "--limit", 3], "limit must lie from 10"),
         (["digits", "--precision", "8"], "unknown precision '8'"),
         (["digits", "--accelerator", "abacus"], "accelerator, devices or precision do not work here"),
@@ -106,6 +109,52 @@ def test_a_damaged_checkpoint_is_said_in_a_sentence(tmp_path):
     status, _, err = run_words(*words, "--resume")
     assert status == 0
     assert re.fullmatch(r"multipartite: .*checkpoint.safetensors is damaged .* going on from the one before.*\n", err)
+
+
+def test_the_version_is_told():
+    from multipartite import __version__
+
+    assert run_words("--version") == (0, f"multipartite {__version__}\n", "")
+
+
+def test_one_epoch_is_not_called_epochs_and_ten_classes_have_a_top_5(tmp_path):
+    _, out, _ = run_words("train", "digits", *SHORT, "--out", tmp_path / "run")
+    assert "; 1 epoch in " in out
+    assert "top-5" in out
+
+
+def test_five_classes_or_fewer_have_no_top_5(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("few.py").write_text(
+        "from dataclasses import replace\nfrom multipartite.experiments.data import load\n"
+        "def few(folder, seed):\n"
+        "    data = load('digits')\n"
+        "    train, test = (part.take((part.labels < 5).nonzero()[:, 0]) for part in (data.train, data.test))\n"
+        "    return replace(data, train=train, test=test, class_names=data.class_names[:5])\n"
+    )
+    status, out, err = run_words("train", "few:few", "--epochs", 1, "--threads", 1)
+    assert status == 0, err
+    assert "top-5" not in out
+    assert out.splitlines()[-1] == "runs/few-few-max-0"
+
+
+def test_a_file_in_place_of_the_folder_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    status, _, err = run_words("train", "digits", *SHORT, "--out", tmp_path / "file")
+    assert status == 2
+    assert re.fullmatch(r"multipartite: .*file is there and is no run: choose a new folder\n", err)
+
+
+def test_sigterm_says_how_to_go_on_before_training_has_begun_too(tmp_path, monkeypatch):
+    def stopped(config):
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("multipartite.experiments.run.training.prepare", stopped)
+    before = signal.getsignal(signal.SIGTERM)
+    status, _, err = run_words("train", "digits", *SHORT, "--out", tmp_path / "run")
+    assert status == 143
+    assert err == f"multipartite: stopped; go on with: multipartite train --out {tmp_path / 'run'} --resume\n"
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_runs_that_failed_are_named_with_their_reasons(tmp_path):
     assert list(found.failures) == ["average/seed-0"]
     assert "is no run" in found.failures["average/seed-0"]
     assert list(found.errors.index) == ["max"]
-    with pytest.raises(InputError, match=r"none of the 1 runs finished: average/seed-0: .* is no run"):
+    with pytest.raises(InputError, match=r"the only run has not finished: average/seed-0: .* is no run"):
         mp.compare("digits", tmp_path, poolings=["average"], seeds=1, **SMALL)
 
 

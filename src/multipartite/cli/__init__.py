@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 try:
     import typer
 except ModuleNotFoundError as missing:  # the core installs without the command line
     sys.exit(f"multipartite: the command line needs {missing.name}: pip install 'multipartite[experiments]'")
 
+from multipartite import __version__
 from multipartite.cli.sentences import say
 from multipartite.errors import InputError, sentence
 
@@ -18,12 +18,26 @@ __all__ = ["app", "fail", "main"]
 
 app = typer.Typer(
     name="multipartite",
-    help="Supervised pooling and ranking: compare pooling methods, rank features, look inside.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"multipartite {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Supervised pooling and ranking: compare pooling methods, rank features, look inside."""
 
 
 def fail(message: str) -> NoReturn:
@@ -37,7 +51,6 @@ def main() -> None:
     from multipartite.cli import commands
 
     commands.register(app)
-    sys.path.append(os.getcwd())  # last, so that package.module:name may lie here but hides nothing
     try:
         app()
     except InputError as error:

@@ -61,14 +61,14 @@ def compare(
     choices: dict[str, Any] = dict(locals())
     for name in ("dataset", "out", "jobs", "cluster"):
         del choices[name]
-    out = out or Path("comparisons") / Path(dataset).name
+    from multipartite.experiments.compare import compare as train_and_report
+    from multipartite.experiments.compare import default_folder, explain_failures
+
+    out = out or default_folder(dataset)
     with contextlib.ExitStack() as stack:
         stack.enter_context(plain_warnings())
         stack.enter_context(stoppable(f"the same command goes on with {out}"))
         client = stack.enter_context(_connected(cluster)) if cluster else None
-        from multipartite.experiments.compare import compare as train_and_report
-        from multipartite.experiments.compare import explain_failures
-
         found = train_and_report(dataset, out, workers=jobs, client=client, **choices)
         if found.failures:
             say(f"{len(found.failures)} of {len(found.outcomes)} runs failed: {explain_failures(found.failures)}")

@@ -9,7 +9,8 @@ import typer
 
 from multipartite.cli import options
 from multipartite.cli.sentences import first_process, plain_warnings, stoppable
-from multipartite.errors import InputError
+from multipartite.errors import InputError, counted
+from multipartite.words import Places
 
 if TYPE_CHECKING:
     from multipartite.experiments.run.store import Summary
@@ -80,15 +81,15 @@ def train(
 
 
 def _name(dataset: str, pooling: str, seed: int) -> str:
-    words = [Path(dataset).name, pooling.translate(str.maketrans(":,", "--")), str(seed)]
-    return "-".join(words)
+    return "-".join([Path(dataset).name.replace(":", "-"), Places.parse(pooling).slug, str(seed)])
 
 
 def _words(summary: Summary) -> str:
     test = summary.test
+    top5 = "" if summary.classes is not None and summary.classes <= 5 else f"top-5 {test.top5:.2f}%, "
     return (
-        f"test error {test.top1:.2f}% (top-5 {test.top5:.2f}%, objective {test.objective:.4f}), "
-        f"train error {summary.train.top1:.2f}%; {summary.epochs} epochs in {summary.seconds:.1f} s, "
+        f"test error {test.top1:.2f}% ({top5}objective {test.objective:.4f}), "
+        f"train error {summary.train.top1:.2f}%; {counted(summary.epochs, 'epoch')} in {summary.seconds:.1f} s, "
         f"{summary.samples_per_second:,.0f} images/s, peak {summary.peak_memory / 2**20:,.0f} MiB, "
         f"{summary.parameters:,} parameters"
     )

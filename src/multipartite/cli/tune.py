@@ -59,7 +59,7 @@ def tune(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
     SPACES[pooling]  # or refuse it
-    folder = out or Path("tuning") / Path(dataset).name
+    folder = out or Path("tuning") / Path(dataset).name.replace(":", "-")
     with plain_warnings(), stoppable(f"the same command goes on with {folder}"):
         tuned = search(
             RunConfig(**choices),

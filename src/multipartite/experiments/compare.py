@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multipartite.errors import InputError, unknown
-from multipartite.experiments.grid.comparison import POOLINGS, Grid, train_grid
+from multipartite.experiments.grid.comparison import POOLINGS, Grid, check_poolings, train_grid
 from multipartite.experiments.grid.jobs import Outcome
 from multipartite.experiments.run.config import RunConfig
 from multipartite.words import Places
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from multipartite.experiments.report import Report
 
-__all__ = ["Comparison", "compare", "explain_failures", "make_grid"]
+__all__ = ["Comparison", "compare", "default_folder", "explain_failures", "make_grid"]
 
 _TEXT = ["pooling", "metric", "key", "final"]  # columns of the sheets that hold no numbers
 _WHOLE = ["seed", "seeds", "epoch", "parameters"]
@@ -145,12 +145,13 @@ def compare(
         grid = make_grid(grid, **choices)
     elif choices:
         raise InputError(f"a grid says everything already, got {', '.join(choices)} beside it: put them into the grid")
-    out = Path(out) if out is not None else Path("comparisons") / Path(grid.base.dataset).name
+    out = Path(out) if out is not None else default_folder(grid.base.dataset)
     out = out.resolve() if client is not None else out  # the workers are elsewhere
     outcomes = tuple(train_grid(grid, out, workers=workers, client=client, quiet=quiet))
     failures = _failures(outcomes)
     if len(failures) == len(outcomes):
-        raise InputError(f"none of the {len(outcomes)} runs finished: {explain_failures(failures)}")
+        what = f"none of the {len(outcomes)} runs" if len(outcomes) > 1 else "the only run has not"
+        raise InputError(f"{what} finished: {explain_failures(failures)}")
     from multipartite.experiments.report import write_report  # brings torch: what is mistyped is said before
 
     return Comparison(write_report(out, pictures=pictures), outcomes)
@@ -158,6 +159,17 @@ def compare(
 
 def _failures(outcomes: Iterable[Outcome]) -> dict[str, str]:
     return {outcome.job.name: outcome.failure for outcome in outcomes if outcome.failure}
+
+
+def default_folder(dataset: str) -> Path:
+    """Where a comparison on a data set goes if nothing else is said.
+
+    Examples
+    --------
+    >>> default_folder("my.data:letters").as_posix()
+    'comparisons/my.data-letters'
+    """
+    return Path("comparisons") / Path(dataset).name.replace(":", "-")
 
 
 def make_grid(
@@ -175,6 +187,7 @@ def make_grid(
         if name not in known:
             raise unknown("choice of a comparison:", name, ["poolings", "seeds", *known])
     words = tuple(map(str, Places.split(poolings))) if isinstance(poolings, str) else tuple(poolings)
+    check_poolings(words)  # before the configuration brings torch
     return Grid(RunConfig(dataset, threads=threads, **choices), words, seeds)
 
 

@@ -27,11 +27,11 @@ from multipartite.experiments.grid.jobs import Job, Outcome
 from multipartite.experiments.grid.overview import live
 from multipartite.experiments.grid.workers import run_jobs, workers_for, workers_starting
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.store import is_run, read_run
+from multipartite.experiments.run.store import check_writable, is_run, read_run
 from multipartite.pooling.registry import find
 from multipartite.words import Places
 
-__all__ = ["POOLINGS", "Grid", "check_settings", "different_settings", "place", "train_grid"]
+__all__ = ["POOLINGS", "Grid", "check_poolings", "check_settings", "different_settings", "place", "train_grid"]
 
 POOLINGS = ("max", "average", "stochastic", "multipartite", "multipartite:assignment=stochastic")
 
@@ -68,10 +68,9 @@ class Grid:
             raise InputError(f"seeds must be at least 1, got {self.seeds}")
         if not self.poolings:
             raise InputError(f"poolings must name at least one of {', '.join(pooling.available())}")
+        check_poolings(self.poolings)
         seen: dict[str, str] = {}
         for word in self.poolings:
-            for one in Places.parse(word).words:
-                find(one.name)  # or refuse it
             if (first := seen.setdefault(str(Places.parse(word)), word)) is not word:
                 raise InputError(f"poolings must differ, but {word!r} and {first!r} are the same")
 
@@ -112,6 +111,7 @@ def train_grid(
         count = workers_for(jobs, workers)
         with workers_starting(count):
             _rehearse(jobs)
+            check_writable(out)
         outcomes = run_jobs(jobs, count)
     show = nullcontext(lambda outcome: None) if quiet else live(jobs)
     ended = []
@@ -120,14 +120,17 @@ def train_grid(
             tell(outcome)
             ended.append(outcome)
     for words in dict.fromkeys(str(warning.message) for warning in heard):
-        warnings.warn(words, stacklevel=2)
+        warnings.warn(words, stacklevel=3)
     return ended
 
 
 def _rehearse(jobs: Sequence[Job]) -> None:
     """Load the data, which downloads them once, and build every network: what is wrong is said before any training."""
-    from multipartite.experiments.run.setup import assemble, prepare  # bring torch
+    from multipartite.experiments.run.processes import start  # these bring torch
+    from multipartite.experiments.run.setup import assemble, prepare
 
+    if jobs[0].config.accelerator not in ("auto", "cpu"):  # which are always there
+        start(jobs[0].config)
     data = prepare(jobs[0].config)
     for config in {job.config.pooling: job.config for job in jobs}.values():
         assemble(config, data)
@@ -142,6 +145,13 @@ def place(out: Path, word: str, seed: int) -> Path:
     'out/runs/max-ceil_mode=True-dilation=1/seed-3'
     """
     return out / "runs" / Places.parse(word).slug / f"seed-{seed}"
+
+
+def check_poolings(words: Sequence[str]) -> None:
+    """Refuse a pooling that nobody knows; torch is not imported for it."""
+    for places in map(Places.parse, words):
+        for word in places.words:
+            find(word.name)
 
 
 def check_settings(base: RunConfig, out: Path) -> None:

@@ -32,9 +32,15 @@ def prepare(config: RunConfig) -> Dataset:
     if config.batch_size > len(data.train):
         raise InputError(
             f"batch_size={config.batch_size} is more than the {len(data.train)} training images of "
-            f"{data.name}: choose a smaller batch"
+            f"{data.name}: choose a smaller batch, such as {_ten_steps(config, len(data.train))}"
         )
     return data
+
+
+def _ten_steps(config: RunConfig, images: int) -> int:
+    """Suggest a batch with which an epoch has about ten steps, and which all devices can share."""
+    devices = config.devices * config.num_nodes
+    return max(images // 10 // devices, 1) * devices
 
 
 def assemble(config: RunConfig, data: Dataset) -> nn.Module:

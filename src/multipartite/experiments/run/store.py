@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ __all__ = [
     "Progress",
     "Run",
     "Summary",
+    "check_writable",
     "find_run",
     "is_run",
     "leftovers",
@@ -128,6 +130,7 @@ class Summary(_Record):
     initial: str
     order: str
     final: str
+    classes: int | None = None  # runs before 0.2.0 did not say
 
 
 @dataclass(frozen=True)
@@ -316,6 +319,24 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
             file.unlink(missing_ok=True)  # whoever still waits for it will find the run finished
     finally:
         lock.release()
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that nothing can be written into; it is made where it is missing.
+
+    Examples
+    --------
+    >>> check_writable(Path("/dev/null/here"))
+    Traceback (most recent call last):
+        ...
+    multipartite.errors.InputError: cannot write into /dev/null/here (Not a directory): choose another folder
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot write into {folder} ({error.strerror}): choose another folder") from error
 
 
 def write_head(config: RunConfig, out: Path) -> None:

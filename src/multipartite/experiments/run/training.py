@@ -257,6 +257,7 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
         initial=initial,
         order=checkpoint.digest(orders),
         final=checkpoint.digest(checkpoint.state(net, sgd)),
+        classes=data.num_classes,
     )
     if fabric.is_global_zero:
         write_metrics(out, position.history)
