@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 COMMAND = [sys.executable, "-c", "from multipartite.cli import main; main()", "compare", "digits"]
-POOLINGS = "max,average,stochastic,multipartite:assignment=stochastic"
+POOLINGS = "max,average,stochastic,multipartite"
 
 
 def compare(folder: Path, jobs: int, epochs: int) -> float:

@@ -26,7 +26,7 @@ def test_json(tiny, capsys):
     command.bench(quick=True, as_json=True)
     results = json.loads(capsys.readouterr().out)
     assert results["machine"]["threads"] >= 1
-    assert {row["pooling"] for row in results["layers"]} == {"max", "multipartite"}
+    assert {row["pooling"] for row in results["layers"]} == {"max", "multipartite-printed", "multipartite"}
 
 
 def test_check_exits_with_one_where_something_got_slower(tiny, tmp_path, capsys):

@@ -63,7 +63,7 @@ def measure(
     --------
     >>> rows = list(measure(Case((2, 4, 6, 6), 2, 2, 3), channels_last=False, seconds=0.01, others=False))
     >>> [(row["pooling"], row["phase"]) for row in rows][:2]
-    [('max', 'evaluation'), ('multipartite', 'evaluation')]
+    [('max', 'evaluation'), ('multipartite-printed', 'evaluation')]
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(case.shape, generator=generator).relu()
@@ -71,7 +71,7 @@ def measure(
     if channels_last:
         x = x.to(memory_format=torch.channels_last if case.dims == 2 else torch.channels_last_3d)
     layers = _layers(case, others)
-    for pool in layers.values():  # lazy layers settle, supervised ones learn once
+    for pool in layers.values():  # lazy layers meet their channels, supervised ones learn once
         with supervise(labels):
             pool(x)
     for phase in phases:
@@ -94,7 +94,7 @@ def measure(
 
 
 def _layers(case: Case, others: bool) -> dict[str, nn.Module]:
-    names = ["max", "multipartite", *(["average", "stochastic"] if others else [])]
+    names = ["max", "multipartite-printed", "multipartite", *(["average", "stochastic"] if others else [])]
     layers: dict[str, nn.Module] = {
         name: pooling.create(name, case.kernel, case.stride, num_classes=case.classes, dims=case.dims) for name in names
     }

@@ -19,7 +19,7 @@ from multipartite.pooling.learning import SupervisedLayer
 __all__ = ["NETWORKS", "POOLINGS", "measure"]
 
 NETWORKS: dict[str, tuple[int, int, int]] = {"lenet": (1, 28, 28), "zeiler": (3, 32, 32)}
-POOLINGS = ("max", "multipartite", "multipartite:assignment=stochastic", "average", "stochastic")
+POOLINGS = ("max", "multipartite-printed", "multipartite", "average", "stochastic")
 
 
 def measure(

@@ -29,7 +29,7 @@ def compare(
     dataset: options.DataSet = "digits",
     poolings: Annotated[
         str, Option(help="Words NAME[:option=value,...] with commas between them.")
-    ] = "max,average,stochastic,multipartite,multipartite:assignment=stochastic",
+    ] = "max,average,stochastic,multipartite-printed,multipartite,multipartite:criterion=energy",
     seeds: Annotated[int, Option(help="How many seeds: 0, 1, ...; each with every pooling.")] = 5,
     epochs: options.Epochs = 20,
     network: options.Network = "auto",

@@ -33,7 +33,7 @@ from multipartite.words import Places
 
 __all__ = ["POOLINGS", "Grid", "check_poolings", "check_settings", "different_settings", "place", "train_grid"]
 
-POOLINGS = ("max", "average", "stochastic", "multipartite", "multipartite:assignment=stochastic")
+POOLINGS = ("max", "average", "stochastic", "multipartite-printed", "multipartite", "multipartite:criterion=energy")
 
 _FREE = {"pooling", "seed", "accelerator", "devices", "num_nodes", "threads", "data_dir", "download"}
 
