@@ -424,7 +424,9 @@ def test_bad_rows_and_labels_are_one_clear_sentence(model, spoil, message):
         (mp.SupervisedProjection("fishr", n_components=1), "unknown projection 'fishr': did you mean fisher"),
         (mp.SupervisedProjection(shrinkage=2), "shrinkage must be 'auto' or a number in"),
         (mp.SupervisedProjection(n_components=3), r"n_components must lie in \[1, 2\]"),
+        (mp.SupervisedProjection(n_components=1.5), r"n_components must lie in \[1, 2\] .* and be whole, got 1.5"),
         (mp.InstanceRanker("roc"), "cannot rank instances"),
+        (mp.InstanceRanker("energy"), "criterion 'energy' learns nothing from labels: score rows by"),
         (mp.InstanceRanker("kll"), "unknown criterion 'kll': did you mean kl"),
         (mp.FeatureRanker("kll"), "unknown criterion 'kll': did you mean kl"),
         (mp.FeatureRanker(top=0), r"top must lie in \[1, 4\]"),
@@ -434,6 +436,28 @@ def test_bad_rows_and_labels_are_one_clear_sentence(model, spoil, message):
 def test_bad_options_are_one_clear_sentence(iris, model, message):
     with pytest.raises(InputError, match=message):
         model.fit(*iris)
+
+
+def test_columns_chosen_stay_so_whatever_becomes_of_the_options(iris):
+    X, y = iris
+    ranker = mp.FeatureRanker(top=2).fit(X, y)
+    before = ranker.get_support().copy()
+    assert ranker.set_params(top=3).get_support().tolist() == before.tolist()
+    assert ranker.support_.sum() == 2
+    assert mp.FeatureRanker(top=None).fit(X, y).support_.all()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, int])
+def test_options_may_be_numbers_of_numpy(iris, kind):
+    plain = mp.SupervisedProjection(shrinkage=1, n_components=1).fit(*iris)
+    other = mp.SupervisedProjection(shrinkage=kind(1), n_components=np.int64(1)).fit(*iris)
+    np.testing.assert_array_equal(other.A_, plain.A_)
+
+
+def test_labels_of_several_columns_are_not_called_a_column_vector(iris):
+    X, y = iris
+    with pytest.raises(ValueError, match="y should be a 1d array, got an array of shape"):
+        mp.SupervisedProjection().fit(X, np.eye(3)[y])
 
 
 def test_numbers_too_large_to_square_are_told_from_infinite_ones(iris):

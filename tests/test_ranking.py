@@ -156,7 +156,10 @@ X3, Y3 = np.arange(12.0).reshape(4, 3), [0, 1, 0, 1]
 @pytest.mark.parametrize(
     ("X", "y", "options", "message"),
     [
-        (X3[0], Y3, {}, r"X must be \(rows, columns\), got shape \(3,\)"),
+        (X3[0], Y3, {}, r"X must be \(rows, columns\) with at least one column, got shape \(3,\)"),
+        (X3[:, :0], Y3, {}, r"X must be \(rows, columns\) with at least one column, got shape \(4, 0\)"),
+        (X3 + 1j, Y3, {}, "X must be real numbers, got complex ones"),
+        (X3 * 1e160, Y3, {}, "X must be small enough to be squared in float64: divide it by its largest value"),
         (X3, Y3[:3], {}, "X and y must have as many rows, got 4 and 3"),
         (X3, [1] * 4, {}, "need at least two classes to tell apart, got one class"),
         (X3[:1], Y3[:1], {}, "need at least two rows, got 1"),

@@ -44,7 +44,7 @@ class Supervised(BaseEstimator):  # type: ignore[misc]
         if y is None:
             self._rows(X, reset=reset, y=None)  # scikit-learn says that y is required
         X = self._rows(X, reset=reset)
-        if getattr(y, "ndim", 1) == 2:
+        if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
             warn("A column-vector y was passed when a 1d array was expected: give y.ravel()", DataConversionWarning)
         y, weight = column_or_1d(y), check_weight(sample_weight, X.shape[0])
         if weight is not None and len(y) == len(weight) and not weight.all():

@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from multipartite._supervised import Streamed, Supervised, parts
 from multipartite._validation import as_tensor, check_finite
-from multipartite.criteria import row_form
+from multipartite.criteria import CRITERIA, row_form
 from multipartite.errors import InputError
 from multipartite.instance_ranking import Fold, fold
 from multipartite.projection import supervised_projection
@@ -158,7 +158,7 @@ class InstanceRanker(Streamed):
     Parameters
     ----------
     criterion : str
-        A name of :func:`multipartite.criteria.for_rows`.
+        A name of :func:`multipartite.criteria.for_rows` that looks at classes, so not "energy".
     projection, shrinkage, scale
         As for :class:`SupervisedProjection`.
 
@@ -196,6 +196,10 @@ class InstanceRanker(Streamed):
 
     def _settle(self, statistics: ClassStatistics) -> None:
         row_form(self.criterion)  # a wrong name is found before anything is solved
+        if CRITERIA[self.criterion].from_moments is None:
+            raise InputError(
+                f"criterion {self.criterion!r} learns nothing from labels: score rows by (X**2).sum(axis=1)"
+            )
         A = supervised_projection(statistics, self.projection, shrinkage=self.shrinkage, scale=self.scale)
         self.fold_ = fold(statistics, A, self.criterion)
         self.A_ = A[0].numpy()
@@ -239,8 +243,8 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
     ----------
     criterion : str
         A name in :data:`multipartite.criteria.CRITERIA`.
-    top : int
-        How many columns to keep; all where there are fewer.
+    top : int, optional
+        How many columns to keep; all where there are fewer, or with None.
     correlation_weight, distance_weight : float
         How far columns are held back that resemble, or lie next to, better ones.
     variance_floor : float in [0, 1]
@@ -250,6 +254,8 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
     ----------
     scores_ : array of shape (d,)
         Score of every column, higher is better.
+    support_ : array of shape (d,)
+        Which columns are kept.
     ranking_ : array of shape (d,)
         Place of every column, 1 the best; columns left out share the place after the last one kept.
 
@@ -261,10 +267,12 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
     ['petal length (cm)', 'petal width (cm)']
     """
 
+    support_: npt.NDArray[np.bool_]
+
     def __init__(
         self,
         criterion: str = "kl",
-        top: int = 10,
+        top: int | None = 10,
         correlation_weight: float = 0.0,
         distance_weight: float = 0.0,
         variance_floor: float = 0.6,
@@ -295,15 +303,15 @@ class FeatureRanker(SelectorMixin, Supervised):  # type: ignore[misc]
             self.criterion,
             correlation_weight=self.correlation_weight,
             distance_weight=self.distance_weight,
-            top=min(self.top, rows.shape[1]),
+            top=None if self.top is None else min(self.top, rows.shape[1]),
             variance_floor=self.variance_floor,
             sample_weight=weight,
         )
         self.ranking_ = np.full(rows.shape[1], len(order) + 1)
         self.ranking_[order] = np.arange(1, len(order) + 1)
+        self.support_ = self.ranking_ <= len(order)
         return self
 
     def _get_support_mask(self) -> npt.NDArray[np.bool_]:
         check_is_fitted(self)
-        mask: npt.NDArray[np.bool_] = self.ranking_ <= self.top
-        return mask
+        return self.support_

@@ -12,6 +12,7 @@ from answer different questions:
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 
 import numpy as np
 import torch
@@ -89,14 +90,14 @@ def supervised_projection(
     Sw, Sb, M = shrunk_within(statistics, shrinkage), statistics.between, statistics.deviations
     d = Sw.shape[-1]
     most = min(statistics.num_classes - 1, d)
-    if components is not None and not 1 <= components <= most:
-        raise InputError(
-            f"n_components must lie in [1, {most}] = [1, min(n_classes - 1, n_features={d})], got {components}"
-        )
+    if components is not None and components not in range(1, most + 1):
+        bounds = f"[1, {most}] = [1, min(n_classes - 1, n_features={d})]"
+        raise InputError(f"n_components must lie in {bounds} and be whole, got {components}")
     variance, varies = _total_variance(statistics)
     unit = variance.sqrt()[..., None] if scale else torch.ones_like(variance)[..., None]  # [g, d, 1]
     Sw, Sb, M = Sw / unit / unit.mT, Sb / unit / unit.mT, M / unit.mT
-    A = METHODS[method](Sw, Sb, components or most or 1, None if start is None else start * unit)
+    k = int(components or most or 1)
+    A = METHODS[method](Sw, Sb, k, None if start is None else start * unit)
     if components is None:
         A = align_to_classes(A, M, Sw, statistics.present)
     A = torch.where(varies[..., None], A / unit, 0)
@@ -155,7 +156,7 @@ def shrink(Sw: Tensor, total: Tensor | float, amount: float | str = "auto") -> T
         top = (1 - 2 / p) * squared + p**2
         bottom = (total + 1 - 2 / p) * (squared - p)
         rho = torch.where(bottom > 0, top / bottom.clamp_min(torch.finfo(Sw.dtype).tiny), 1.0).clamp(0, 1)
-    elif isinstance(amount, int | float) and 0 <= amount <= 1:
+    elif isinstance(amount, Real) and 0 <= float(amount) <= 1:
         rho = torch.full_like(variance[..., 0], float(amount))
     else:
         raise InputError(f"shrinkage must be 'auto' or a number in [0, 1], got {amount!r}")

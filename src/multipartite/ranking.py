@@ -104,6 +104,8 @@ def rank_features(
     scores = np.concatenate(
         [feature_scores(part, classes, criterion, variance_floor, counts).numpy() for part in _columns(table)]
     )
+    if not np.isfinite(scores).all():
+        raise InputError("X must be small enough to be squared in float64: divide it by its largest value")
     if correlation_weight == 0 and distance_weight == 0:
         return FeatureRanking(np.argsort(-scores, kind="stable")[:top], scores)
     weight = np.ones(table.shape[0]) if weight is None else weight
@@ -115,12 +117,14 @@ def _table(X: Any) -> Any:
     """Rows as an array, or sparse by columns."""
     if is_sparse(X):
         return X.tocsc().astype(np.float64)
+    if np.iscomplexobj(X):
+        raise InputError("X must be real numbers, got complex ones: give their real and imaginary parts as columns")
     try:
         X = X.to_numpy(np.float64, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, np.float64)
     except (TypeError, ValueError) as error:
         raise InputError("X must be numbers, got text: drop these columns or encode them") from error
-    if X.ndim != 2:
-        raise InputError(f"X must be (rows, columns), got shape {X.shape}")
+    if X.ndim != 2 or X.shape[1] == 0:
+        raise InputError(f"X must be (rows, columns) with at least one column, got shape {X.shape}")
     return X
 
 
