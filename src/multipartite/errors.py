@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 
-__all__ = ["InputError", "counted", "sentence", "suggest", "unknown", "warn"]
+__all__ = ["InputError", "MultipartiteWarning", "counted", "sentence", "suggest", "unknown", "warn"]
 
 # Between a user's line and ours: those who call what they were given
 _PASSED_OVER = frozenset({"multipartite", "torch", "sklearn", "joblib", "lightning", "accelerate", "transformers"})
@@ -57,7 +57,11 @@ def sentence(error: OSError) -> str:
     return reason if error.filename is None else f"{error.filename} cannot be used ({reason})"
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
+class MultipartiteWarning(UserWarning):
+    """What this package warns of; the command line says it in one sentence."""
+
+
+def warn(message: str, category: type[Warning] = MultipartiteWarning) -> None:
     """Warn at the line of the user's that led here.
 
     That is the innermost call which is neither in this package nor in a library that calls it for the user, as torch
@@ -69,7 +73,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     ...     warnings.simplefilter("always")
     ...     warn("nothing was learned")
     >>> caught[0].message
-    UserWarning('nothing was learned')
+    MultipartiteWarning('nothing was learned')
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_OVER:

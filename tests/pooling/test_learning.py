@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import math
 import threading
 
@@ -379,3 +380,15 @@ def test_where_looking_would_wait_refused_batches_are_told_at_the_next_refit(mon
             pool(good)
     assert pool.refused == 1
     assert torch.isfinite(pool.statistics.scatter).all()
+
+
+def test_warnings_point_at_the_users_line():
+    net = nn.Sequential(nn.Identity(), layer_of())
+    x, labels = labelled()
+    with pytest.warns(UserWarning, match="got no labels") as heard:
+        net(x)
+    with pytest.warns(UserWarning, match="refused a batch") as refused, mp.supervise(labels):
+        net(x * math.nan)
+    for warning in (heard[0], refused[0]):
+        assert warning.filename == __file__
+        assert "net(x" in linecache.getline(warning.filename, warning.lineno)

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from multipartite.errors import MultipartiteWarning
+
 __all__ = ["first_process", "plain_warnings", "say", "stoppable"]
 
 
@@ -32,13 +34,14 @@ def plain_warnings() -> Iterator[None]:
     show = warnings.showwarning
 
     def plain(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> None:
-        if "multipartite" in Path(filename).parts:
+        if issubclass(category, MultipartiteWarning) or "multipartite" in Path(filename).parts:
             say(str(message))
         else:
             show(message, category, filename, *rest, **more)
 
     with warnings.catch_warnings():
         warnings.filterwarnings("always", module="multipartite")
+        warnings.filterwarnings("always", category=MultipartiteWarning)
         warnings.showwarning = plain
         yield
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, overload
 import torch
 from torch import nn
 
-from multipartite.errors import InputError
+from multipartite.errors import InputError, warn
 from multipartite.pooling import registry
 from multipartite.pooling.adaptive import adapt
 from multipartite.pooling.fitting import call, in_evaluation
@@ -195,7 +195,7 @@ def revert(model: Model) -> Model:
             found = True
             reverted = _put(reverted, names, replaced[0].train(module.training))
     if not found:
-        warnings.warn("revert found no layers that convert had put there", stacklevel=2)
+        warn("revert found no layers that convert had put there")
     return reverted
 
 
@@ -276,4 +276,4 @@ def _warn_of_nothing(model: nn.Module, plan: Plan) -> None:
         hint = f"of {len(plan)} pooling layers none was asked for, see dry_run=True"
     else:
         hint = "pooling by calls inside a forward, such as F.max_pool2d, has to be made a layer first"
-    warnings.warn(f"convert found nothing to replace in {type(model).__name__}: {hint}", stacklevel=3)
+    warn(f"convert found nothing to replace in {type(model).__name__}: {hint}")

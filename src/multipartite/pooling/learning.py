@@ -11,7 +11,6 @@ import itertools
 import math
 import numbers
 import random
-import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -24,7 +23,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from multipartite.criteria import Energy, row_form
-from multipartite.errors import InputError, unknown
+from multipartite.errors import InputError, unknown, warn
 from multipartite.instance_ranking import Fold, fold, is_exporting
 from multipartite.labels import Labels, current_labels
 from multipartite.pooling.window import Pool, Size
@@ -433,10 +432,9 @@ class SupervisedLayer(Pool):
     def _refuse(self, batches: int) -> None:
         if batches:
             self.refused += batches
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: refused a batch with NaN or infinite activations ({self.refused} so far); "
-                "statistics and factor stay as they were",
-                stacklevel=2,
+                "statistics and factor stay as they were"
             )
 
     def _places(self, images: int, spatial: torch.Size) -> slice:
@@ -484,10 +482,9 @@ class SupervisedLayer(Pool):
     def _warn(self, what: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"{type(self).__name__} {what}: run the forward inside `with multipartite.supervise(labels):`, or "
-                "fit a trained model with `multipartite.fit(model, loader)`; until then a pixel's energy ranks it",
-                stacklevel=2,
+                "fit a trained model with `multipartite.fit(model, loader)`; until then a pixel's energy ranks it"
             )
 
 
