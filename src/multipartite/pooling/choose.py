@@ -31,6 +31,7 @@ __all__ = [
     "line_shares",
     "pick",
     "soft_weights",
+    "uniform",
     "weighted_mean",
 ]
 
@@ -90,6 +91,19 @@ class Choice:
 # Draws: one random number a window
 
 
+def uniform(shape: Sequence[int], like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Random numbers in [0, 1), of the type and on the device of `like`.
+
+    Examples
+    --------
+    >>> uniform((2, 3), torch.zeros(1, dtype=torch.float64), torch.Generator().manual_seed(0)).dtype
+    torch.float64
+    """
+    if generator is None:  # named, even as None, it would tie a compiled graph to one size
+        return torch.rand(tuple(shape), dtype=like.dtype, device=like.device)
+    return torch.rand(tuple(shape), dtype=like.dtype, device=like.device, generator=generator)
+
+
 def draw(
     score: Tensor,
     window: Window,
@@ -121,20 +135,19 @@ def draw(
     out = window.out_size(spatial) if out is None else out
     chances = _chances(score, window, out, temperature)
     total = sum(chances[1:], chances[0])
-    mark = (1 - torch.rand(total.shape, generator=generator, dtype=total.dtype, device=total.device)) * total  # above 0
-    place = torch.zeros_like(total, dtype=torch.int64)
+    mark = (1 - uniform(total.shape, total, generator)) * total  # above 0
+    place = torch.zeros_like(total, dtype=torch.uint8 if len(chances) < 256 else torch.int64)
     running: Tensor | None = None
-    for number, chance in enumerate(chances):
-        here = chance > 0 if running is None else (chance > 0) & (running < mark)
-        place = torch.where(here, number, place)
+    for chance in chances[:-1]:  # as many places are passed as running sums are below the mark
         running = chance if running is None else running + chance
-    return window.starts(spatial, out, score.device) + window.offsets(spatial, score.device)[place]
+        place = place + (running < mark)
+    return window.starts(spatial, out, score.device) + window.offsets(spatial, score.device)[place.long()]
 
 
 def _chances(score: Tensor, window: Window, out: tuple[int, ...] | None, temperature: float) -> list[Tensor]:
     """Chances of every place of a window, up to a factor: score^(1/temperature), alike where nothing scores."""
     inside = list(window.views(torch.ones_like(score[:1, :1]), 0.0, out))
-    if math.isinf(temperature):
+    if temperature == math.inf:
         return [within.expand(*score.shape[:2], *within.shape[2:]) for within in inside]
     if temperature == 1 and not is_exporting():
         return list(window.views(_scaled(score) + _TRIFLE, 0.0, out))
@@ -194,7 +207,7 @@ def expectation(
         or (temperature != 1 and window.overlaps)
     ):
         return weighted_mean(x, _chances(score, window, out, temperature), window, out)
-    if math.isinf(temperature):
+    if temperature == math.inf:
         return window_mean(x, window)
     if temperature == 1:
         weight = _scaled(score)
@@ -232,7 +245,7 @@ def soft_weights(score: Tensor, window: Window, temperature: float) -> list[Tens
     """
     scores = torch.stack(list(window.views(score, -math.inf)))
     inside = scores > -math.inf
-    if math.isinf(temperature):  # also keeps 0 * inf out of the gradient
+    if temperature == math.inf:  # also keeps 0 * inf out of the gradient
         return list(inside.to(score) / inside.sum(0, keepdim=True))
     finite = torch.where(inside, scores, 0)
     mean = (finite / inside.sum(0, keepdim=True)).sum(0, keepdim=True)  # divided first: a sum may be too large
@@ -331,7 +344,7 @@ def draw_lines(
         lines = torch.arange(m, device=score.device).expand(N, g, -1)
         if not whole[axis]:
             F = line_shares(score, focus, axis)
-            marks = (lines + torch.rand(N, g, m, generator=generator, dtype=F.dtype, device=F.device)) / m
+            marks = (lines + uniform((N, g, m), F, generator)) / m
             lines = torch.searchsorted(F, marks, right=True).clamp_max(n - 1)
         drawn.append(lines)
     return crossings(drawn, tuple(spatial))

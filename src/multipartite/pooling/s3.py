@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from multipartite.errors import InputError
-from multipartite.pooling.choose import crossings, pick
+from multipartite.pooling.choose import crossings, pick, uniform
 from multipartite.pooling.gather import cells_of, gather, gathered_size
 from multipartite.pooling.sums import window_mean
 from multipartite.pooling.window import Pool, Size, Window, one_a_dimension
@@ -98,7 +98,7 @@ def draw_strips(
     quota = grid // stride
     strips = -(-count // quota)
     order = torch.arange(strips * grid, device=device)
-    keys = torch.rand(strips * grid, generator=generator, device=device)
+    keys = uniform((strips * grid,), torch.empty(0, device=device), generator)
     keys = torch.where(order < length, keys, 2.0).reshape(strips, grid)  # lines that are not there come last
     drawn = keys.argsort(-1)[:, :quota] + order[::grid, None]
     return drawn.flatten()[:count].sort().values
