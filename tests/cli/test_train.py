@@ -53,6 +53,7 @@ def test_tensorboard_events_hold_the_metrics(tmp_path):
     assert events.Scalars("objective/train")[0].value == pytest.approx(run.metrics[0].train.objective)
     assert events.Scalars("top1/validation")[0].value == pytest.approx(run.metrics[0].validation.top1)
     assert events.Scalars("top1/test")[0].value == pytest.approx(run.summary.test.top1)
+    assert {"top5/train", "top5/validation", "top5/test"} < set(events.Tags()["scalars"])
 
 
 @pytest.mark.parametrize(
@@ -124,6 +125,8 @@ def test_one_epoch_is_not_called_epochs_and_ten_classes_have_a_top_5(tmp_path):
 
 
 def test_five_classes_or_fewer_have_no_top_5(tmp_path, monkeypatch):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     monkeypatch.chdir(tmp_path)
     Path("few.py").write_text(
         "from dataclasses import replace\nfrom multipartite.experiments.data import load\n"
@@ -132,10 +135,15 @@ def test_five_classes_or_fewer_have_no_top_5(tmp_path, monkeypatch):
         "    train, test = (part.take((part.labels < 5).nonzero()[:, 0]) for part in (data.train, data.test))\n"
         "    return replace(data, train=train, test=test, class_names=data.class_names[:5])\n"
     )
-    status, out, err = run_words("train", "few:few", "--epochs", 1, "--threads", 1)
+    status, out, err = run_words("train", "few:few", "--epochs", 1, "--threads", 1, "--tensorboard")
     assert status == 0, err
     assert "top-5" not in out
     assert out.splitlines()[-1] == "runs/few-few-max-0"
+    events = EventAccumulator("runs/few-few-max-0/tensorboard")
+    events.Reload()
+    names = set(events.Tags()["scalars"])
+    assert {"top1/train", "top1/validation", "top1/test"} < names
+    assert not [name for name in names if "top5" in name]
 
 
 def test_a_file_in_place_of_the_folder_is_one_sentence(tmp_path):

@@ -1,6 +1,7 @@
 import pytest
 
 from command_line import run_example, run_words
+from multipartite.experiments.grid.tuning import Trial, Tuned
 from multipartite.pooling import create
 
 
@@ -22,3 +23,19 @@ def test_bad_numbers_are_one_sentence_and_status_2(tmp_path, words, said):
     assert status == 2
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_the_choices_of_training_reach_the_runs(tmp_path, monkeypatch):
+    configs = []
+
+    def search(config, folder, **_):
+        configs.append(config)
+        return Tuned("multipartite", (Trial(1.0, 0.1, "multipartite", 2),))
+
+    monkeypatch.setattr("multipartite.experiments.grid.tuning.tune", search)
+    words = "--augment --label-smoothing 0.1 --mixup 0.2 --skip-unreadable --momentum 0.8 --weight-decay 0.01"
+    status, _, err = run_words("tune", "digits", *words.split(), "--schedule", "cosine", "--accelerator", "cpu")
+    assert status == 0, err
+    (config,) = configs
+    assert (config.augment, config.label_smoothing, config.mixup, config.skip_unreadable) == (True, 0.1, 0.2, True)
+    assert (config.momentum, config.weight_decay, config.schedule, config.accelerator) == (0.8, 0.01, "cosine", "cpu")

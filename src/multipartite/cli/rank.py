@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from multipartite.cli import options
 from multipartite.cli._table import show
 from multipartite.cli.sentences import say
 from multipartite.errors import InputError, suggest
@@ -68,7 +69,7 @@ def rank(
     ] = Missing.error,
     plot: Annotated[Path | None, typer.Option(help="Draw the scores to this .png, .pdf or .svg file.")] = None,
     ignore_text: Annotated[bool, typer.Option("--ignore-text", help="Leave columns of text out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Rank the columns of a table by how well they tell the classes apart (Eq. 2 of the paper).
 

@@ -86,7 +86,7 @@ def _name(dataset: str, pooling: str, seed: int) -> str:
 
 def _words(summary: Summary) -> str:
     test = summary.test
-    top5 = "" if summary.classes is not None and summary.classes <= 5 else f"top-5 {test.top5:.2f}%, "
+    top5 = f"top-5 {test.top5:.2f}%, " if "top5" in test.telling(summary.classes) else ""
     return (
         f"test error {test.top1:.2f}% ({top5}objective {test.objective:.4f}), "
         f"train error {summary.train.top1:.2f}%; {counted(summary.epochs, 'epoch')} in {summary.seconds:.1f} s, "

@@ -28,6 +28,9 @@ def tune(
     epochs: options.Epochs = 20,
     network: options.Network = "auto",
     lr: options.LearningRate = None,
+    momentum: options.Momentum = None,
+    weight_decay: options.WeightDecay = None,
+    schedule: options.Schedule = None,
     limit: options.Limit = None,
     batch_size: options.BatchSize = 100,
     validation: options.Validation = 0.1,
@@ -42,6 +45,8 @@ def tune(
     jobs: options.Jobs = None,
     data_dir: options.DataDir = None,
     download: options.Download = True,
+    skip_unreadable: options.SkipUnreadable = False,
+    accelerator: options.Accelerator = "auto",
 ) -> None:
     """Search the options of a pooling for the lowest validation error, by optuna, within a time budget.
 

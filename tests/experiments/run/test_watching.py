@@ -16,6 +16,9 @@ class Heard(Watcher):
     def __init__(self):
         self.words = []
 
+    def data(self, dataset):
+        self.words.append(("data", dataset.name, len(dataset.train)))
+
     def start(self, config, steps, done):
         self.words.append(("start", steps, done))
 
@@ -36,7 +39,8 @@ def test_a_watcher_hears_everything_in_order(tmp_path):
     one, two = Heard(), Heard()
     train_run(CONFIG, tmp_path / "run", watcher=Several(one, two))
     epochs = [[("step", epoch)] * 9 + [("epoch", epoch)] for epoch in (1, 2)]
-    assert one.words == two.words == [("start", 18, 0), *epochs[0], *epochs[1], ("finish", 2), ("close",)]
+    before = [("data", "digits", 270), ("start", 18, 0)]
+    assert one.words == two.words == [*before, *epochs[0], *epochs[1], ("finish", 2), ("close",)]
 
 
 @pytest.mark.parametrize("terminal", [True, False])

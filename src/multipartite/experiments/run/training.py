@@ -187,6 +187,7 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
         if fabric.is_global_zero:
             checkpoint.save(out, checkpoint.state(net, sgd), dataclasses.asdict(position))
 
+    watcher.data(data)
     watcher.start(config, config.epochs * steps, position.epoch * steps + position.step)
     with stop_requests() as asked:
         for epoch in range(position.epoch, config.epochs):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from multipartite.experiments.data import Dataset
     from multipartite.experiments.run.config import RunConfig
     from multipartite.experiments.run.meters import Meter
     from multipartite.experiments.run.store import Epoch, Summary
@@ -16,6 +17,9 @@ __all__ = ["Several", "TensorBoard", "Terminal", "Watcher"]
 
 class Watcher:
     """Told what happens in a run; by itself it looks away. Override what matters."""
+
+    def data(self, dataset: Dataset) -> None:
+        """Hear what is learned from, before training begins."""
 
     def start(self, config: RunConfig, steps: int, done: int) -> None:
         """Hear that training begins: `steps` batches in all, `done` of them by an earlier start."""
@@ -38,6 +42,11 @@ class Several(Watcher):
 
     def __init__(self, *watchers: Watcher) -> None:
         self.watchers = watchers
+
+    def data(self, dataset: Dataset) -> None:
+        """Pass it on."""
+        for watcher in self.watchers:
+            watcher.data(dataset)
 
     def start(self, config: RunConfig, steps: int, done: int) -> None:
         """Pass it on."""
@@ -132,6 +141,11 @@ class TensorBoard(Watcher):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.writer: Any = None
+        self.classes: int | None = None
+
+    def data(self, dataset: Dataset) -> None:
+        """Remember how many classes there are: few have no top-5 error."""
+        self.classes = dataset.num_classes
 
     def start(self, config: RunConfig, steps: int, done: int) -> None:
         """Open the event file; what an earlier start wrote beyond its checkpoint is hidden."""
@@ -144,14 +158,14 @@ class TensorBoard(Watcher):
         """Write the curves of the paper."""
         for split in ("train", "validation"):
             metrics = getattr(record, split)
-            for name, value in metrics.to_json().items() if metrics else ():
+            for name, value in metrics.telling(self.classes).items() if metrics else ():
                 self.writer.add_scalar(f"{name}/{split}", value, record.epoch)
         self.writer.add_scalar("samples_per_second", record.samples_per_second, record.epoch)
         self.writer.add_scalar("lr", record.lr, record.epoch)
 
     def finish(self, summary: Summary) -> None:
         """Write the test errors."""
-        for name, value in summary.test.to_json().items():
+        for name, value in summary.test.telling(summary.classes).items():
             self.writer.add_scalar(f"{name}/test", value, summary.epochs)
 
     def close(self) -> None:
