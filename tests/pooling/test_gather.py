@@ -178,7 +178,7 @@ def test_the_maximum_at_chosen_pixels_is_that_of_the_map(problem, known):
     values = max_at(x, window, chosen, size, y if known else None)
     index = chosen.repeat_interleave(x.shape[1] // groups, 1)
     assert torch.equal(values, y.flatten(2).gather(2, index))
-    where = origins(x, window, chosen, values)
+    where = origins(x, window, chosen)
     assert torch.equal(x.flatten(2).gather(2, where), values)
 
 

@@ -11,7 +11,7 @@ the last window of the stride does, so that the cells that tile it are as many a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -168,20 +168,58 @@ def max_at(
     Tensor of shape (N, C, *out)
     """
     size = gathered_size(window, x.shape[2:]) if size is None else size
+    if gathered is not None and not (x.requires_grad and torch.is_grad_enabled()):
+        return pick(gathered, chosen)
     tracing = torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
     if torch.compiler.is_compiling() or tracing:  # they trace no function of autograd, nor need one
-        values = _MaxAt.forward(x.detach(), chosen, gathered, window, size)
-        if not x.requires_grad:
-            return values
-        index = _first_equal(x.detach(), window, chosen, size, values)
-        return x.flatten(2).gather(2, index.flatten(2)).reshape(values.shape)
-    result: Tensor = _MaxAt.apply(x, chosen, gathered, window, size)  # type: ignore[no-untyped-call]
-    return result
+        return _taken(x, _maxima(x.detach(), window, chosen, size)[1])
+    values: Tensor = _MaxAt.apply(x, chosen, window, size)[0]  # type: ignore[no-untyped-call]
+    return values
 
 
-def origins(x: Tensor, window: Window, chosen: Tensor, values: Tensor) -> Tensor:
+def origins(x: Tensor, window: Window, chosen: Tensor) -> Tensor:
     """Find where the maxima at chosen pixels come from, channel by channel: flat indices into x."""
-    return _first_equal(x, window, chosen, gathered_size(window, x.shape[2:]), values)
+    return _maxima(x.detach(), window, chosen, gathered_size(window, x.shape[2:]))[1]
+
+
+def _maxima(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Maxima of the windows at chosen pixels, and the flat index into x of the first of equals, both (N, C, *out).
+
+    The pixels of every window are laid side by side, and torch's own max pooling looks at them, which it does fast
+    where the channels of a pixel lie side by side too.
+    """
+    N, C, *spatial = x.shape
+    g, *out = chosen.shape[1:]
+    L, K = math.prod(spatial), math.prod(window.kernel_size)
+    looked_at = _looked_at(window, chosen, size, tuple(spatial)).reshape(N, g, -1, K).transpose(1, 2)  # [N, Lo, g, K]
+    image = torch.arange(N, device=x.device).reshape(N, 1, 1, 1) * L
+    group = torch.arange(g, device=x.device).reshape(g, 1)
+    table = as_channels_last(x).movedim(1, -1).reshape(N * L * g, C // g)
+    laid_out = table.index_select(0, ((looked_at + image) * g + group).flatten())
+    highest, at = F.max_pool2d(laid_out.reshape(1, -1, K, C // g).movedim(-1, 1), (1, K), return_indices=True)
+    index = looked_at.flatten().index_select(0, at.movedim(1, -1).flatten())
+    both = (part.reshape(N, *out, C).movedim(-1, 1) for part in (highest.movedim(1, -1), index))
+    values, origin = both if is_channels_last(x) else (part.contiguous() for part in both)
+    return values, origin
+
+
+def _looked_at(window: Window, chosen: Tensor, size: tuple[int, ...], spatial: tuple[int, ...]) -> Tensor:
+    """Flat index of every place of the windows at `chosen`, (..., places); padding is replaced by the nearest place."""
+    bounded = window.ceil_mode or any(window.padding)
+    flat = chosen[..., None].new_zeros(1)
+    for q, k, p, d, n in zip(
+        _coordinates(chosen, size), window.kernel_size, window.padding, window.dilation, spatial, strict=True
+    ):
+        here = q[..., None] + (torch.arange(k, device=chosen.device) * d - p)
+        if bounded:  # by whole steps of the dilation, to a place of the same window
+            below, above = (-here).clamp_min(0), (here - (n - 1)).clamp_min(0)
+            here = here + (_steps(below, d) - _steps(above, d)) * d
+        flat = (flat[..., :, None] * n + here[..., None, :]).flatten(-2)
+    return flat
+
+
+def _steps(distance: Tensor, dilation: int) -> Tensor:
+    return distance if dilation == 1 else (distance + (dilation - 1)).div(dilation, rounding_mode="floor")
 
 
 def _coordinates(flat: Tensor, size: tuple[int, ...]) -> list[Tensor]:
@@ -192,77 +230,37 @@ def _coordinates(flat: Tensor, size: tuple[int, ...]) -> list[Tensor]:
     return found
 
 
-def _candidates(
-    x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]
-) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """For every place of the windows at `chosen`, the last first: values [N, C, *out], and which are no padding."""
-    coordinates = _coordinates(chosen, size)
-    bounded = window.ceil_mode or any(window.padding)
-    width = x.shape[1] // chosen.shape[1]
-    for place in reversed(window.places()):
-        flat, inside = torch.zeros_like(chosen), None
-        for q, i, p, n in zip(coordinates, place, window.padding, x.shape[2:], strict=True):
-            here = q + (i - p)
-            if bounded:
-                within = (here >= 0) & (here < n)
-                inside = within if inside is None else inside & within
-                here = here.clamp(0, n - 1)
-            flat = flat * n + here
-        yield pick(x, flat), inside if inside is None or width == 1 else inside.repeat_interleave(width, dim=1)
-
-
-def _best(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> Tensor:
-    best: Tensor | None = None
-    for values, inside in _candidates(x, window, chosen, size):
-        values = values if inside is None else torch.where(inside, values, -math.inf)
-        best = values if best is None else torch.maximum(best, values)
-    assert best is not None
-    return best
-
-
-def _first_equal(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...], values: Tensor) -> Tensor:
-    """Flat index into x of the first place of every window that has the value which is its maximum."""
-    places = len(window.places())
-    narrow = torch.uint8 if places < 256 else torch.int64  # what is written for every place of the window
-    place = torch.full_like(values, places - 1, dtype=narrow)
-    for number, (candidate, inside) in zip(reversed(range(places)), _candidates(x, window, chosen, size), strict=True):
-        hit = ~(candidate < values)
-        place = torch.where(hit if inside is None else hit & inside, number, place)
-    first = torch.zeros_like(chosen)
-    for q, p, n in zip(_coordinates(chosen, size), window.padding, x.shape[2:], strict=True):
-        first = first * n + (q - p)
-    width = x.shape[1] // chosen.shape[1]
-    first = first.repeat_interleave(width, dim=1) if chosen.shape[1] > 1 else first
-    return first + window.offsets(x.shape[2:], x.device)[place.long()]
+def _taken(x: Tensor, index: Tensor) -> Tensor:
+    """Numbers of x at flat indices (N, C, *out), channel by channel."""
+    return x.flatten(2).gather(2, index.flatten(2)).reshape(index.shape)
 
 
 class _MaxAt(torch.autograd.Function):
-    """The backward looks for the origins, so that evaluation and forward passes never do."""
+    """Maxima of the windows at chosen pixels, and their origins; the gradient goes to the origins."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, chosen: Tensor, gathered: Tensor | None, window: Window, size: tuple[int, ...]) -> Tensor:
-        return _best(x, window, chosen, size) if gathered is None else pick(gathered, chosen)
+    def forward(x: Tensor, chosen: Tensor, window: Window, size: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        return _maxima(x, window, chosen, size)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, chosen, _, window, size = inputs
-        ctx.save_for_backward(x, chosen, output)
-        ctx.save_for_forward(x, chosen, output)
-        ctx.window, ctx.size = window, size
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        x, _, ctx.window, _ = inputs
+        _, origin = output
+        ctx.mark_non_differentiable(origin)
+        ctx.save_for_backward(x, origin)
+        ctx.save_for_forward(origin)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
-        x, chosen, values = ctx.saved_tensors
-        index = _first_equal(x, ctx.window, chosen, ctx.size, values)
-        return _scatter(grad, index, x, ctx.window), None, None, None, None
+    def backward(ctx: Any, grad: Tensor, _: None) -> tuple[Tensor, None, None, None]:
+        x, origin = ctx.saved_tensors
+        return _scatter(grad, origin, x, ctx.window), None, None, None
 
     @staticmethod
-    def jvp(ctx: Any, x: Tensor, *_: None) -> Tensor:
-        primal, chosen, values = ctx.saved_tensors
-        index = _first_equal(primal, ctx.window, chosen, ctx.size, values)
-        return x.flatten(2).gather(2, index.flatten(2)).reshape(values.shape)
+    def jvp(ctx: Any, x: Tensor, *_: None) -> tuple[Tensor, None]:
+        (origin,) = ctx.saved_tensors
+        return _taken(x, origin), None
 
 
 def _scatter(grad: Tensor, index: Tensor, like: Tensor, window: Window) -> Tensor:

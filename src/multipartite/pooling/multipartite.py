@@ -174,7 +174,7 @@ def _pool(
         chosen = draw(scores, cells, temperature=choice.temperature, generator=generator)
     if late:
         values = max_at(x, window, chosen, size, y)
-        return (values, origins(x, window, chosen, values)) if return_indices else values
+        return (values, origins(x, window, chosen)) if return_indices else values
     assert y is not None
     values = pick(y, chosen, distinct=choice.assignment != "lines" and not cells.overlaps)
     return (values, chosen.repeat_interleave(x.shape[1] // groups, dim=1)) if return_indices else values
