@@ -215,6 +215,8 @@ def expectation(
         weight = _power(score / _spread_out(_highest(score, window), window, score.shape[2:]), temperature)
     weight = (weight + _TRIFLE).to(x.dtype)
     g = score.shape[1]
+    if g == 1:
+        return window_mean(x * weight, window) / window_mean(weight, window)
     parts = x.reshape(x.shape[0], g, x.shape[1] // g, *x.shape[2:]) * weight[:, :, None]
     sums, totals = window_mean(parts.flatten(1, 2), window), window_mean(weight, window)
     return (sums.reshape(x.shape[0], g, -1, *sums.shape[2:]) / totals[:, :, None]).flatten(1, 2)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from multipartite.instance_ranking import is_channels_last
@@ -44,6 +45,9 @@ def window_sum(x: Tensor, window: Window, taps: Sequence[Sequence[float]] | None
     weights: Taps = tuple(
         (1.0,) * k if taps is None else tuple(taps[axis]) for axis, k in enumerate(window.kernel_size)
     )
+    if taps is None and window.dims == 2 and max(window.dilation) == 1 and is_channels_last(x):
+        sizes = (window.kernel_size, window.stride, window.padding, window.ceil_mode)
+        return F.avg_pool2d(x, *sizes, divisor_override=1)  # torch's own, which is fast in this layout
     out = window.out_size(x.shape[2:])
     padded = window.padded(x, 0.0, out)
     steps: _Steps = [
