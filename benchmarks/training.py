@@ -19,9 +19,8 @@ import torch
 import torch.nn.functional as F
 
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.setup import assemble, prepare
 from multipartite.experiments.run.store import Epoch
-from multipartite.experiments.run.training import train_run
+from multipartite.experiments.run.training import assemble, prepare, train_run
 from multipartite.experiments.run.watching import Watcher
 
 GOALS = {"max": 1.1, "multipartite": 2.0}

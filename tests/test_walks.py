@@ -1,5 +1,8 @@
 """How many files one has to read to follow a batch, or a comparison: those whose functions it runs."""
 
+import importlib
+import pkgutil
+import re
 import sys
 import threading
 from pathlib import Path
@@ -8,6 +11,8 @@ import pytest
 import torch
 
 import multipartite as mp
+from command_line import run_words
+from multipartite import cli
 
 ROOT = Path(mp.__file__).parent
 
@@ -32,6 +37,13 @@ def walked(act):
     return seen - {"__init__.py", "registry.py"}  # a registry is a dictionary with better errors
 
 
+def steps_of(title):
+    """The files that a section of docs/architecture.md names, a numbered step each."""
+    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+    section = page.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return set(re.findall(r"^\d+\. `(.+?)`:", section, re.MULTILINE))
+
+
 @pytest.mark.parametrize("options", [{}, {"assignment": "lines"}, {"gather": None, "assignment": "hard"}])
 def test_a_batch_that_refits_crosses_ten_files(options):
     pool = mp.MultipartitePool2d(2, num_classes=10, num_channels=4, **options)
@@ -45,3 +57,23 @@ def test_a_batch_that_refits_crosses_ten_files(options):
     assert pool.updates == 1
     assert "projection.py" in crossed  # it did refit
     assert len(crossed) <= 10, sorted(crossed)
+    assert {name.removesuffix(".py") for name in crossed} <= steps_of("The walk of a batch")
+
+
+def test_a_comparison_crosses_twenty_eight_files(tmp_path, monkeypatch):
+    for room in ("cli", "experiments"):
+        for module in pkgutil.walk_packages([str(ROOT / room)], f"multipartite.{room}."):
+            importlib.import_module(module.name)  # bodies of classes run at an import, and are no part of the walk
+    monkeypatch.setattr(cli, "COMMANDS", ["compare"])  # the others only say that they are there
+    small = "--poolings max,multipartite --seeds 1 --epochs 1 --limit 200 --jobs 1"
+    ended = []
+    crossed = walked(lambda: ended.append(run_words("compare", "digits", *small.split(), "--out", tmp_path / "out")))
+    [(status, said, complaint)] = ended
+    assert status == 0, complaint
+    assert f"Report: {tmp_path / 'out' / 'report' / 'report.html'}" in said
+    assert (tmp_path / "out" / "report" / "report.html").stat().st_size > 10_000
+    rooms = [name for name in crossed if name.endswith(".py") and name.startswith(("experiments/", "cli/"))]
+    assert {"cli/compare.py", "experiments/run/training.py", "experiments/report/verdict.py"} <= set(rooms)
+    assert len(rooms) <= 28, sorted(rooms)
+    files = {name.removeprefix("experiments/").removesuffix(".py").removesuffix("/__init__") for name in rooms}
+    assert files == steps_of("The walk of a comparison")

@@ -5,7 +5,8 @@ from typing import get_type_hints
 
 import typer
 
-from multipartite.cli import commands, options
+from multipartite import cli
+from multipartite.cli import options
 from multipartite.cli.compare import compare
 from multipartite.cli.train import train
 from multipartite.cli.tune import tune
@@ -25,7 +26,7 @@ def described(command):
 
 def test_an_option_that_commands_share_is_written_once():
     app = typer.Typer()
-    commands.register(app)
+    cli.register(app)
     homes = collections.defaultdict(set)
     for command in callbacks(app):
         for name, option in described(command).items():

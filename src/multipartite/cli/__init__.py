@@ -1,9 +1,19 @@
-"""The command line: one command a file, heavy imports inside the commands."""
+"""The command line: one command a file, heavy imports inside the commands.
+
+What commands say beside their results is one sentence each, on standard error, from the first process alone.
+"""
 
 from __future__ import annotations
 
+import importlib
+import signal
 import sys
-from typing import Annotated, NoReturn
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, NoReturn
 
 try:
     import typer
@@ -11,10 +21,11 @@ except ModuleNotFoundError as missing:  # the core installs without the command 
     sys.exit(f"multipartite: the command line needs {missing.name}: pip install 'multipartite[experiments]'")
 
 from multipartite import __version__
-from multipartite.cli.sentences import say
-from multipartite.errors import InputError, sentence
+from multipartite.errors import InputError, MultipartiteWarning, sentence
 
-__all__ = ["app", "fail", "main"]
+__all__ = ["COMMANDS", "app", "fail", "first_process", "main", "plain_warnings", "register", "say", "stoppable"]
+
+COMMANDS = ["data", "train", "compare", "report", "summary", "tune", "rank", "explain", "bench"]
 
 app = typer.Typer(
     name="multipartite",
@@ -40,17 +51,70 @@ def _options(
     """Supervised pooling and ranking: compare pooling methods, rank features, look inside."""
 
 
+def first_process() -> bool:
+    """Whether this is the first of the processes that train together; the others stay silent."""
+    fabric = sys.modules.get("lightning_fabric.utilities.rank_zero")
+    return int(getattr(getattr(fabric, "rank_zero_only", None), "rank", 0) or 0) == 0
+
+
+def say(sentence: str) -> None:
+    """Print a sentence to standard error."""
+    if first_process():
+        print(f"multipartite: {sentence}", file=sys.stderr)
+
+
 def fail(message: str) -> NoReturn:
     """Say one sentence on standard error and exit with status 2."""
     say(message)
     raise SystemExit(2)
 
 
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Say our own warnings in one sentence, without the place in the source."""
+    show = warnings.showwarning
+
+    def plain(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> None:
+        if issubclass(category, MultipartiteWarning) or "multipartite" in Path(filename).parts:
+            say(str(message))
+        else:
+            show(message, category, filename, *rest, **more)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", module="multipartite")
+        warnings.filterwarnings("always", category=MultipartiteWarning)
+        warnings.showwarning = plain
+        yield
+
+
+@contextmanager
+def stoppable(advice: str) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end a command with a sentence that says what to do next, status 130 or 143."""
+    came = [signal.SIGINT]
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        came.append(signal.SIGTERM)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        say(f"{str(stopped) or 'stopped'}; {advice}")
+        raise SystemExit(128 + came[-1]) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def register(app: typer.Typer) -> None:
+    """Attach every command to `app`: the module of its name offers ``register(app)``."""
+    for name in COMMANDS:
+        importlib.import_module(f"multipartite.cli.{name}").register(app)
+
+
 def main() -> None:
     """Run the command line; bad input is one sentence and exit status 2, never a traceback."""
-    from multipartite.cli import commands
-
-    commands.register(app)
+    register(app)
     try:
         app()
     except InputError as error:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from multipartite.cli import options
-from multipartite.cli.sentences import plain_warnings, say, stoppable
+from multipartite.cli import options, plain_warnings, say, stoppable
 
 if TYPE_CHECKING:
     from multipartite.experiments.report import Report

@@ -25,7 +25,7 @@ def explain(
     from multipartite.errors import InputError
     from multipartite.experiments.report.explanation import draw
     from multipartite.experiments.report.explanation import explain as look_inside
-    from multipartite.experiments.run.setup import load_trained
+    from multipartite.experiments.run.training import load_trained
 
     found, data, net = load_trained(run, data_dir)
     config = found.config

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from multipartite.cli import options
+from multipartite.cli import options, say
 from multipartite.cli._table import show
-from multipartite.cli.sentences import say
 from multipartite.errors import InputError, suggest
 
 if TYPE_CHECKING:

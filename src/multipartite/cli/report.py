@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from multipartite.cli.sentences import say
+from multipartite.cli import say
 
 __all__ = ["register", "report"]
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from multipartite.cli import options
-from multipartite.cli.sentences import first_process, plain_warnings, stoppable
+from multipartite.cli import first_process, options, plain_warnings, stoppable
 from multipartite.errors import InputError, counted
 from multipartite.words import Places
 

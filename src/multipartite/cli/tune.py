@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from multipartite.cli import options
-from multipartite.cli.sentences import plain_warnings, stoppable
+from multipartite.cli import options, plain_warnings, stoppable
 
 __all__ = ["register", "tune"]
 
@@ -56,9 +55,9 @@ def tune(
     for name in ("pooling", "budget", "out", "jobs"):
         del choices[name]
     from multipartite.errors import InputError
+    from multipartite.experiments.grid.jobs import cores
     from multipartite.experiments.grid.tuning import SPACES
     from multipartite.experiments.grid.tuning import tune as search
-    from multipartite.experiments.grid.workers import cores
     from multipartite.experiments.run.config import RunConfig
 
     if jobs is not None and jobs < 1:

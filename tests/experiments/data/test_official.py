@@ -1,10 +1,14 @@
 import gzip
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from data_files import idx, mat
 from multipartite.errors import InputError
+from multipartite.experiments.data import official
 from multipartite.experiments.data.official import read_cifar, read_idx, read_svhn
 
 
@@ -87,3 +91,21 @@ def _mat(**content):
 def test_a_bad_svhn_file_is_named(blob, message):
     with pytest.raises(InputError, match=message):
         read_svhn("c.mat", blob)
+
+
+@pytest.mark.parametrize("place", [official._DIGITS_FILE, ("moved", "away.gz")], ids=["file", "moved"])
+def test_digits_are_those_of_scikit_learn(monkeypatch, place):
+    monkeypatch.setattr(official, "_DIGITS_FILE", place)
+    values, labels = load_digits(return_X_y=True)
+    read, found = official._digits_table()
+    np.testing.assert_array_equal(read, values)
+    np.testing.assert_array_equal(found, labels)
+    assert found.dtype == labels.dtype
+
+
+def test_reading_digits_does_not_import_scikit_learn():
+    code = "import sys; from multipartite.experiments.data.official import read_digits; read_digits({}, 0); "
+    imported = subprocess.run(
+        [sys.executable, "-c", code + "print('sklearn' in sys.modules)"], capture_output=True, text=True, check=True
+    )
+    assert imported.stdout.strip() == "False"

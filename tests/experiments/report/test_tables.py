@@ -3,8 +3,7 @@ from scipy import stats
 
 from made_runs import ERRORS, made_grid, made_run
 from multipartite.experiments.report import collect, write_report
-from multipartite.experiments.report.paper import TABLES, order, printed
-from multipartite.experiments.report.tables import tabulate
+from multipartite.experiments.report.tables import TABLES, order, printed, tabulate
 
 
 def rows_of(folder):

@@ -15,9 +15,8 @@ from multipartite import pooling
 from multipartite.errors import InputError
 from multipartite.experiments.run import checkpoint, store, training
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.setup import load_trained
 from multipartite.experiments.run.store import read_run
-from multipartite.experiments.run.training import Interrupted, train_run
+from multipartite.experiments.run.training import Interrupted, load_trained, train_run
 from multipartite.experiments.run.watching import Watcher
 from multipartite.labels import supervise
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from multipartite.errors import InputError, unknown
-from multipartite.experiments.data.digits import EMBEDDED
 from multipartite.experiments.data.made import MADE
 from multipartite.experiments.data.official import OFFICIAL
 from multipartite.experiments.data.source import Parts, Source, cure, data_folder, missing, read_checked
@@ -25,9 +24,7 @@ __all__ = ["CATALOGUE", "Loader", "available", "check_name", "find", "load", "or
 
 Loader: TypeAlias = "Callable[[Path, int], Dataset]"  # from the data folder and a seed
 
-CATALOGUE: Registry[Source | Loader] = Registry(
-    "data set", {source.name: source for source in (EMBEDDED, *OFFICIAL, *MADE)}
-)
+CATALOGUE: Registry[Source | Loader] = Registry("data set", {source.name: source for source in (*OFFICIAL, *MADE)})
 
 
 def available() -> list[str]:

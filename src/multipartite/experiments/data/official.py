@@ -1,4 +1,4 @@
-"""The official data sets: the formats of their files, read without unpickling anything, their hashes and mirrors."""
+"""The data sets that others made: the formats of their files, read without unpickling anything, hashes and mirrors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import io
 import zlib
 from collections.abc import Mapping
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from multipartite.errors import InputError
 from multipartite.experiments.data.source import Array, Parts, Source
@@ -19,11 +22,15 @@ __all__ = [
     "OFFICIAL",
     "read_cifar",
     "read_cifar_files",
+    "read_digits",
     "read_idx",
     "read_idx_files",
     "read_svhn",
     "read_svhn_files",
 ]
+
+_DIGITS_FILE = ("datasets", "data", "digits.csv.gz")  # inside scikit-learn
+_DIGITS_TEST = 360  # a fifth of the 1797 images
 
 
 def read_idx(name: str, blob: bytes) -> Array:
@@ -95,6 +102,38 @@ def read_svhn(name: str, blob: bytes) -> tuple[Array, Array]:
     if y.min() < 1 or y.max() > 10:
         raise InputError(f"{name} must hold labels from 1 to 10, it has {y.min()} to {y.max()}")
     return np.ascontiguousarray(X.transpose(3, 2, 0, 1)), (y.ravel() % 10).astype(np.uint8)
+
+
+def read_digits(files: Mapping[str, bytes], seed: int) -> Parts:
+    """Scale scikit-learn's digits from 0 to 16 up to 0 to 255, and split, always in the same way, whatever the seed.
+
+    Examples
+    --------
+    >>> train_images, train_labels, test_images, test_labels = read_digits({}, 0)
+    >>> train_images.shape, test_images.shape, int(train_images.max())
+    ((1437, 1, 8, 8), (360, 1, 8, 8), 255)
+    """
+    import torch
+
+    from multipartite.experiments.data.dataset import stratified
+
+    values, labels = _digits_table()
+    images = np.rint(values * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    test, train = (rows.numpy() for rows in stratified(torch.from_numpy(labels), _DIGITS_TEST, seed=0))
+    return images[train], labels[train], images[test], labels[test]
+
+
+def _digits_table() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Values and labels off scikit-learn's own file: to import its data sets takes longer than a short run."""
+    home = find_spec("sklearn")
+    path = Path(home.origin or "").parent.joinpath(*_DIGITS_FILE) if home else Path()
+    if path.is_file():
+        table = np.loadtxt(path, delimiter=",")
+        return table[:, :-1], table[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits  # another release may keep it elsewhere
+
+    values, labels = load_digits(return_X_y=True)
+    return values, labels
 
 
 def read_idx_files(files: Mapping[str, bytes], seed: int) -> Parts:
@@ -194,6 +233,7 @@ _STANFORD = ("http://ufldl.stanford.edu/housenumbers/",)
 
 # fmt: off
 OFFICIAL = (
+    Source("digits", "handwritten digits inside scikit-learn", (1, 8, 8), (1437, 360), DIGITS, read_digits),
     Source("mnist", "handwritten digits", (1, 28, 28), (60000, 10000), DIGITS,
            read_idx_files, _MNIST, _MNIST_MIRRORS),
     Source("fashion-mnist", "pieces of clothing", (1, 28, 28), (60000, 10000), _CLOTHES,

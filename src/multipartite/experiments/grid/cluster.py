@@ -1,4 +1,4 @@
-"""Many jobs on many machines: the same work as in `workers`, handed to a Dask scheduler.
+"""Many jobs on many machines: the same work as in `jobs`, handed to a Dask scheduler.
 
 The folder of the comparison must be on a file system that all workers share: a run whose worker dies goes on from
 its checkpoint with another worker.

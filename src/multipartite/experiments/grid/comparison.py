@@ -23,9 +23,8 @@ from typing import Any
 from multipartite import pooling
 from multipartite.errors import InputError
 from multipartite.experiments.grid.cluster import run_jobs_on
-from multipartite.experiments.grid.jobs import Job, Outcome
+from multipartite.experiments.grid.jobs import Job, Outcome, run_jobs, workers_for, workers_starting
 from multipartite.experiments.grid.overview import live
-from multipartite.experiments.grid.workers import run_jobs, workers_for, workers_starting
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.store import check_writable, is_run, read_run
 from multipartite.pooling.registry import find
@@ -127,7 +126,7 @@ def train_grid(
 def _rehearse(jobs: Sequence[Job]) -> None:
     """Load the data, which downloads them once, and build every network: what is wrong is said before any training."""
     from multipartite.experiments.run.processes import start  # these bring torch
-    from multipartite.experiments.run.setup import assemble, prepare
+    from multipartite.experiments.run.training import assemble, prepare
 
     if jobs[0].config.accelerator not in ("auto", "cpu"):  # which are always there
         start(jobs[0].config)

@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from multipartite import pooling
 from multipartite.errors import InputError
 from multipartite.experiments.grid.comparison import check_settings, place
-from multipartite.experiments.grid.jobs import Job, Outcome
-from multipartite.experiments.grid.workers import run_jobs, workers_starting
+from multipartite.experiments.grid.jobs import Job, Outcome, run_jobs, workers_starting
 from multipartite.experiments.run import networks
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.store import read_run, write_json
@@ -212,7 +211,7 @@ def tune(
     SPACES[name]  # or refuse it
     check_settings(base, out)
     with workers_starting(workers):
-        from multipartite.experiments.run.setup import assemble, prepare  # bring torch
+        from multipartite.experiments.run.training import assemble, prepare  # bring torch
 
         data = prepare(base)
         net = assemble(dataclasses.replace(base, pooling="max"), data)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from multipartite.errors import InputError
-from multipartite.experiments.data import Dataset
+from multipartite.experiments.data.dataset import Dataset
 from multipartite.experiments.report.lettering import columns, lettering
 from multipartite.experiments.run.networks import pooling_layers
 from multipartite.pooling.choose import expected_lines
@@ -99,7 +99,7 @@ def explain(net: nn.Module, data: Dataset, index: int) -> Explanation:
 
     Examples
     --------
-    >>> from multipartite.experiments.run.setup import assemble, prepare
+    >>> from multipartite.experiments.run.training import assemble, prepare
     >>> from multipartite.experiments.run.config import RunConfig
     >>> config = RunConfig("digits")
     >>> data = prepare(config)

@@ -16,10 +16,9 @@ from multipartite.errors import InputError, unknown
 from multipartite.experiments.report.collection import BASELINE, Collection, collect
 from multipartite.experiments.report.estimates import difference
 from multipartite.experiments.report.figures import cost_figure, rank_figure
-from multipartite.experiments.report.page import probability, render
+from multipartite.experiments.report.page import probability, render, write_files
 from multipartite.experiments.report.ranks import ALPHA, critical_difference, friedman, groups, ranks
 from multipartite.experiments.report.tables import csv_text, name_and_options, tabulate
-from multipartite.experiments.report.writing import write_files
 from multipartite.experiments.run.store import Summary as Finished
 from multipartite.words import Places
 

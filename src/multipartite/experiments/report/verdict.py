@@ -10,8 +10,7 @@ from itertools import permutations
 
 from multipartite.experiments.report.collection import BASELINE
 from multipartite.experiments.report.estimates import FEWEST, Difference, difference, holm
-from multipartite.experiments.report.paper import PRINTED, RIVALS, order
-from multipartite.experiments.report.tables import Row
+from multipartite.experiments.report.tables import PRINTED, RIVALS, Row, order
 
 __all__ = ["best", "generalisation", "headline", "paper_order", "verdict"]
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from multipartite.experiments.data import Normaliser, Split
+from multipartite.experiments.data.dataset import Normaliser, Split
 
 __all__ = ["Batch", "Images", "TrainingBatches", "batch_order", "draw_moves", "move", "seed_step", "soften"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from multipartite.errors import InputError, unknown
-from multipartite.experiments.data import check_name
+from multipartite.experiments.data.catalogue import check_name
 from multipartite.experiments.run import networks
 from multipartite.pooling import registry
 from multipartite.words import Places, Word

@@ -1,4 +1,4 @@
-"""Training: from a configuration to a finished run, by an explicit loop that reads top to bottom.
+"""Training: from a configuration to its data, its network and a finished run, by a loop that reads top to bottom.
 
 >>> import pathlib, tempfile
 >>> from multipartite.experiments.run.store import read_run
@@ -26,13 +26,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from multipartite.errors import InputError
-from multipartite.experiments.data import Dataset, Split
+from multipartite.experiments.data.catalogue import load
+from multipartite.experiments.data.dataset import Dataset, Split
 from multipartite.experiments.run import checkpoint, networks
 from multipartite.experiments.run.batches import Images, TrainingBatches, seed_step
 from multipartite.experiments.run.config import RunConfig
-from multipartite.experiments.run.meters import Meter, PeakMemory
-from multipartite.experiments.run.processes import diverged, on_first, start, stop_requests, stopping, summed
-from multipartite.experiments.run.setup import assemble, prepare
+from multipartite.experiments.run.processes import (
+    Meter,
+    PeakMemory,
+    diverged,
+    on_first,
+    start,
+    stop_requests,
+    stopping,
+    summed,
+)
 from multipartite.experiments.run.store import (
     Epoch,
     Metrics,
@@ -41,6 +49,7 @@ from multipartite.experiments.run.store import (
     find_run,
     leftovers,
     locked,
+    read_run,
     write_head,
     write_metrics,
     write_summary,
@@ -51,9 +60,56 @@ from multipartite.labels import supervise
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["Interrupted", "evaluate", "train_run"]
+__all__ = ["Interrupted", "assemble", "evaluate", "load_trained", "prepare", "train_run"]
 
 _EVALUATION_BATCH = 500
+
+
+def prepare(config: RunConfig) -> Dataset:
+    """Load the data of a run: limited, and with its validation part split off.
+
+    Examples
+    --------
+    >>> prepare(RunConfig("digits", limit=300, validation=0.2))
+    Dataset digits: 10 classes, images 1x8x8, 240 train, 60 validation, 360 test
+    """
+    data = load(config.dataset, config.data_dir, download=config.download, skip_unreadable=config.skip_unreadable)
+    if config.limit is not None:
+        data = data.limit(config.limit)  # the same images for every seed
+    if config.validation:
+        data = data.with_validation(config.validation, config.seed)
+    if config.batch_size > len(data.train):
+        raise InputError(
+            f"batch_size={config.batch_size} is more than the {len(data.train)} training images of "
+            f"{data.name}: choose a smaller batch, such as {_ten_steps(config, len(data.train))}"
+        )
+    return data
+
+
+def _ten_steps(config: RunConfig, images: int) -> int:
+    """Suggest a batch with which an epoch has about ten steps, and which all devices can share."""
+    devices = config.devices * config.num_nodes
+    return max(images // 10 // devices, 1) * devices
+
+
+def assemble(config: RunConfig, data: Dataset) -> nn.Module:
+    """Build the network of a run for its data, with initial weights that depend on the seed alone.
+
+    Examples
+    --------
+    >>> config = RunConfig("digits", pooling="average")
+    >>> assemble(config, prepare(config)).pool1
+    AvgPool2d(kernel_size=2, stride=2, padding=0)
+    """
+    channels, height, width = data.shape
+    return networks.build(
+        config.network,
+        channels=channels,
+        size=(height, width),
+        num_classes=data.num_classes,
+        pooling_word=config.pooling,
+        seed=config.seed,
+    )
 
 
 class Interrupted(KeyboardInterrupt):
@@ -282,3 +338,18 @@ def evaluate(fabric: Fabric, net: nn.Module, images: Images) -> Metrics:
             logits = net(x).float()
         meter.update(logits, labels, F.cross_entropy(logits, labels))
     return summed(fabric, meter).result()
+
+
+def load_trained(path: Path | str, data_dir: str | None = None) -> tuple[Run, Dataset, nn.Module]:
+    """Give a run, its data and its network with the weights of its newest checkpoint, in evaluation mode.
+
+    The data are looked for in `data_dir` where it is given, else where the run found them.
+    """
+    run = read_run(path)
+    found = checkpoint.load(run.path)
+    if found is None:
+        raise InputError(f"{run.path} has no checkpoint yet: train it first, with --resume")
+    data = prepare(dataclasses.replace(run.config, data_dir=data_dir or run.config.data_dir))
+    net = assemble(run.config, data)
+    checkpoint.restore(found[0], net)
+    return run, data, net.eval()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from multipartite.experiments.data import Dataset
     from multipartite.experiments.run.config import RunConfig
-    from multipartite.experiments.run.meters import Meter
+    from multipartite.experiments.run.processes import Meter
     from multipartite.experiments.run.store import Epoch, Summary
 
 __all__ = ["Several", "TensorBoard", "Terminal", "Watcher"]

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from multipartite.experiments.run.meters import Meter
+from multipartite.experiments.run.processes import Meter
 
 
 @pytest.mark.parametrize("classes", [3, 10, 100])
