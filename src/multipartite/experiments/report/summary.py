@@ -18,7 +18,7 @@ from multipartite.experiments.report.estimates import difference
 from multipartite.experiments.report.figures import cost_figure, rank_figure
 from multipartite.experiments.report.page import probability, render, write_files
 from multipartite.experiments.report.ranks import ALPHA, critical_difference, friedman, groups, ranks
-from multipartite.experiments.report.tables import csv_text, name_and_options, tabulate
+from multipartite.experiments.report.tables import Named, csv_text, tabulate
 from multipartite.experiments.run.store import Summary as Finished
 from multipartite.words import Places
 
@@ -39,7 +39,7 @@ class Tally(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Standing:
+class Standing(Named):
     """One pooling over all comparisons.
 
     Attributes
@@ -60,7 +60,6 @@ class Standing:
         The word that stood for it in every comparison: itself, or the best of its family by validation.
     """
 
-    pooling: str
     rank: float
     ranks: tuple[float, ...]
     errors: tuple[float, ...]
@@ -69,16 +68,6 @@ class Standing:
     against_max: Tally | None
     against_all: Tally
     settings: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The pooling without its options."""
-        return name_and_options(self.pooling)[0]
-
-    @property
-    def options(self) -> str:
-        """The options alone; empty where there are none."""
-        return name_and_options(self.pooling)[1]
 
     @property
     def ours(self) -> bool:

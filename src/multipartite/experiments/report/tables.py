@@ -24,10 +24,10 @@ __all__ = [
     "RIVALS",
     "TABLES",
     "Curve",
+    "Named",
     "Row",
     "csv_text",
     "curves",
-    "name_and_options",
     "order",
     "printed",
     "sheets",
@@ -68,7 +68,32 @@ TABLES: dict[str, dict[str, tuple[float, float]]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class Named:
+    """Known by the word of a `pooling`, whose name and options a page shows apart, place by place where places differ.
+
+    Examples
+    --------
+    >>> each = Named("max|multipartite:groups=2")
+    >>> each.name, each.options, Named("max").options
+    ('max|multipartite', '-|groups=2', '')
+    """
+
+    pooling: str
+
+    @property
+    def name(self) -> str:
+        """The pooling without its options."""
+        return "|".join(word.name for word in Places.parse(self.pooling).words)
+
+    @property
+    def options(self) -> str:
+        """The options alone; empty where there are none."""
+        given = [",".join(f"{k}={v}" for k, v in word.options) for word in Places.parse(self.pooling).words]
+        return "|".join(text or "-" for text in given) if any(given) else ""
+
+
+@dataclass(frozen=True)
+class Row(Named):
     """One pooling: errors in percent, the gap is test - train, cost as medians over the seeds.
 
     `tests` and `gaps` are the test error and the gap of every seed; `versus` and `gap_versus` are their differences to
@@ -76,7 +101,6 @@ class Row:
     `ratio` relative to max pooling, `memory` in bytes; `paper` is the paper's train and test error.
     """
 
-    pooling: str
     train: Estimate
     test: Estimate
     test5: Estimate
@@ -91,30 +115,6 @@ class Row:
     ratio: float | None
     memory: int
     parameters: int
-
-    @property
-    def name(self) -> str:
-        """The pooling without its options."""
-        return name_and_options(self.pooling)[0]
-
-    @property
-    def options(self) -> str:
-        """The options alone; empty where there are none."""
-        return name_and_options(self.pooling)[1]
-
-
-def name_and_options(pooling: str) -> tuple[str, str]:
-    """Take a pooling's name and its options apart, place by place where places differ.
-
-    Examples
-    --------
-    >>> name_and_options("multipartite:groups=2"), name_and_options("max|multipartite:groups=2")
-    (('multipartite', 'groups=2'), ('max|multipartite', '-|groups=2'))
-    """
-    words = Places.parse(pooling).words
-    given = [",".join(f"{k}={v}" for k, v in word.options) for word in words]
-    options = "|".join(text or "-" for text in given) if any(given) else ""
-    return "|".join(word.name for word in words), options
 
 
 def tabulate(summaries: Mapping[str, Mapping[int, Summary]], dataset: str) -> list[Row]:
