@@ -8,6 +8,7 @@ import sys
 from unittest import mock
 
 from multipartite import cli
+from multipartite.bench import layers, networks
 
 
 def run_words(*words):
@@ -31,3 +32,10 @@ def run_example(command):
     _, text, _ = run_words(command, "--help")
     example = re.search(r"Example:\s+multipartite\s+(.*)\Z", text, re.DOTALL).group(1)
     return run_words(*shlex.split(example))
+
+
+def shrink_bench(monkeypatch):
+    """Leave ``multipartite bench`` as it is, on cases that take no time."""
+    case = layers.Case((2, 4, 6, 6), 2, 2, 3)
+    monkeypatch.setattr(layers, "CASES", dict.fromkeys(("paper", "deep"), case))
+    monkeypatch.setattr(networks, "measure", lambda network, seconds: iter([]))

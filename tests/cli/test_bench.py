@@ -2,18 +2,14 @@ import json
 
 import pytest
 
-from command_line import run_example
-from multipartite.bench import layers, networks
-from multipartite.bench.layers import Case
+from command_line import run_example, shrink_bench
 from multipartite.cli import bench as command
 from multipartite.errors import InputError
 
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """The command as it is, on cases that take no time."""
-    monkeypatch.setattr(layers, "CASES", {name: Case((2, 4, 6, 6), 2, 2, 3) for name in ("paper", "deep")})
-    monkeypatch.setattr(networks, "measure", lambda network, seconds: iter([]))
+    shrink_bench(monkeypatch)
 
 
 def test_the_example_of_the_help(tiny):
