@@ -147,6 +147,11 @@ class Labels:
         return bool(((y >= 0) & (y.sum(1, keepdim=True) == 1)).all())
 
     @property
+    def empty(self) -> bool:
+        """Whether no row counts for any class."""
+        return self.weight is not None and not bool((self.weight > 0).any())
+
+    @property
     def a_pixel(self) -> bool:
         """Whether every pixel has its own label."""
         return self.index.ndim == 2

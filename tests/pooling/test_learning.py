@@ -21,7 +21,7 @@ from windows import labelled, printed2d, same, snapshot, taught
 
 
 def layer_of(**options):
-    return printed2d(2, **{"num_classes": 3, "dtype": torch.float64, "max_rows": None} | options)
+    return printed2d(2, **{"num_classes": 3, "dtype": torch.float64, "max_rows": None, "learn_every": 1} | options)
 
 
 def statistics_of(x, labels, classes=3, **options):
@@ -119,7 +119,7 @@ def test_every_pixel_is_as_likely_to_be_looked_at(spatial, max_rows):
     layer = layer_of(max_rows=max_rows)
     seen = torch.zeros(math.prod(spatial))
     for layer.steps in range(4000):
-        chosen = seen[layer._places(4, torch.Size(spatial))]
+        chosen = seen[layer._places(4, torch.Size(spatial), 1)]
         assert 1 <= len(chosen) <= max(1, max_rows // 4)
         chosen += 1
     chance = seen / 4000
@@ -129,7 +129,7 @@ def test_every_pixel_is_as_likely_to_be_looked_at(spatial, max_rows):
 
 def test_the_pixels_looked_at_lie_in_all_columns():
     layer = layer_of(max_rows=100 * 24)
-    places = torch.arange(24 * 24)[layer._places(100, torch.Size((24, 24)))]
+    places = torch.arange(24 * 24)[layer._places(100, torch.Size((24, 24)), 1)]
     columns = set((places % 24).tolist())
     assert len(columns) >= 23
 
@@ -153,6 +153,59 @@ def test_statistics_forget_and_the_factor_is_refitted_every_so_often():
             torch.testing.assert_close(layer.factor @ layer.factor.mT, folded @ folded.mT)
     assert refits == [0, 3, 6]
     assert layer.updates == layer.steps == 8
+
+
+def test_a_batch_stands_for_those_that_were_passed_over():
+    layer = layer_of(momentum=0.1, learn_every=3, refit_every=5)
+    expected = ClassStatistics(3, 6)
+    turns = {0: 1, 3: 3, 5: 2, 6: 1, 9: 3, 10: 1, 12: 2}  # every third and every one with a refit
+    for step in range(14):
+        x, labels = labelled(seed=step)
+        with mp.supervise(labels):
+            layer(x)
+        if step in turns:
+            expected.decay(1 - 0.9 ** turns[step]).merge(statistics_of(x, labels))
+        assert_statistics(layer, expected)
+    assert layer.updates == layer.steps == 14
+
+
+def test_a_batch_that_stands_for_five_shows_five_times_the_pixels():
+    x, labels = labelled(size=10)  # 1200 pixels
+    layer = layer_of(max_rows=100, momentum=0.0, learn_every=5, refit_every=50)
+    seen = []
+    with mp.supervise(labels):
+        for _ in range(6):
+            layer(x)
+            seen.append(layer.statistics.total.item())
+    assert 80 <= seen[0] <= 100
+    assert seen[:5] == seen[:1] * 5
+    assert 380 <= seen[5] - seen[4] <= 500
+
+
+def test_a_layer_that_is_resumed_passes_over_the_same_batches():
+    whole, first, second = (layer_of(learn_every=3, refit_every=4, max_rows=100) for _ in range(3))
+
+    def train(layer, steps):
+        for step in steps:
+            x, labels = labelled(seed=step)
+            with mp.supervise(labels):
+                layer(x)
+
+    train(whole, range(9))
+    train(first, range(4))
+    second.load_state_dict(first.state_dict())
+    train(second, range(4, 9))
+    assert same(snapshot(second), snapshot(whole))
+
+
+def test_a_fit_learns_from_every_batch():
+    batches = [labelled(seed=step) for step in range(4)]
+    layer = layer_of(learn_every=3)
+    mp.fit(layer, batches)
+    expected = ClassStatistics(3, 6)
+    for x, labels in batches:
+        expected.merge(statistics_of(x, labels))
+    assert_statistics(layer, expected)
 
 
 def test_evaluation_learns_nothing_and_says_nothing():
@@ -367,7 +420,7 @@ def test_labels_separate_and_shuffled_labels_do_not():
 def test_where_looking_would_wait_refused_batches_are_told_at_the_next_refit(monkeypatch):
     """As on an accelerator: nothing is read back between refits, and nothing that is not finite gets in."""
     monkeypatch.setattr("multipartite.pooling.learning._is_at_hand", lambda tensor: False)
-    pool = printed2d(2, num_classes=2, num_channels=3, refit_every=3)
+    pool = printed2d(2, num_classes=2, num_channels=3, learn_every=1, refit_every=3)
     good, bad = torch.rand(4, 3, 4, 4), torch.full((4, 3, 4, 4), torch.nan)
     with mp.supervise(torch.tensor([0, 1, 0, 1])):
         pool(good)

@@ -97,7 +97,7 @@ def test_module_is_function(dims, assignment, training):
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_one_image_may_come_without_a_batch_dimension(dims, assignment):
-    layer = taught(dims, assignment=assignment)
+    layer = taught(dims, assignment=assignment, learn_every=1)
     x = activations(6, *[6] * dims)
     assert torch.equal(layer(x), layer(x[None])[0])
     layer.train().momentum = 0.0

@@ -102,9 +102,9 @@ class _GroupHandle:
 class SupervisedLayer(Pool):
     """Base of layers that learn, from labelled activations, how to score a pixel.
 
-    In training, every batch with labels updates the statistics, which forget at the rate `momentum`; every
-    `refit_every` updates the projection is computed anew and folded into ``factor``. Evaluation uses the factor
-    as it is. Buffers move with the layer, but never to less than float32. The parameters are those of
+    In training, every `learn_every`-th batch with labels updates the statistics, which forget at the rate `momentum` a
+    batch; every `refit_every` batches the projection is computed anew and folded into ``factor``. Evaluation uses the
+    factor as it is. Buffers move with the layer, but never to less than float32. The parameters are those of
     :class:`multipartite.MultipartitePool2d`; `learns` tells whether scores are looked at at all.
     """
 
@@ -129,6 +129,7 @@ class SupervisedLayer(Pool):
         projection: str,
         groups: int,
         momentum: float,
+        learn_every: int,
         refit_every: int,
         max_rows: int | None,
         process_group: Any,
@@ -146,6 +147,7 @@ class SupervisedLayer(Pool):
         _check_whole("groups", groups, least=1)
         if not 0 <= momentum < 1:
             raise InputError(f"momentum must lie in [0, 1), got {momentum}")
+        _check_whole("learn_every", learn_every, least=1)
         _check_whole("refit_every", refit_every, least=1)
         if max_rows is not None:
             _check_whole("max_rows", max_rows, least=1)
@@ -153,7 +155,8 @@ class SupervisedLayer(Pool):
             raise unknown("projection", projection, METHODS)
         self.num_classes, self.groups = num_classes, groups
         self.criterion, self.projection = criterion, projection
-        self.momentum, self.refit_every, self.max_rows = momentum, refit_every, max_rows
+        self.momentum, self.max_rows = momentum, max_rows
+        self.learn_every, self.refit_every = learn_every, refit_every
         self.num_channels: int | None = None
         self.steps = 0  # mirrors the buffer `updates` without asking the device
         self.informed = False  # every group's factor is known not to be zero
@@ -370,25 +373,50 @@ class SupervisedLayer(Pool):
             )
         if x.is_meta:
             return
-        batch = None if given is None else self._summary(x, *given)
-        if batch is None and not shared:
+        turns = self._turns()
+        labels = None if given is None else self._labels(x, *given)  # which refuses wrong ones, whether used or not
+        if labels is not None and _is_at_hand(x) and labels.empty:
+            labels = None
+        batch = None if labels is None or not turns else self._summary(x, labels, turns)
+        if not shared and (labels is None or (turns and batch is None)):
             return
+        step = self.steps
         self.steps += 1
         self.updates += 1
         if shared:  # keep what this process saw apart until all processes join it
             self.pending = self.pending or Pending(self.statistics.empty())
-            self.pending.kept *= 1 - self.momentum
             self.pending.turns += 1
             self.pending.missing += given is None
+        if not turns:
+            return
+        kept = (1 - self.momentum) ** turns
+        if self.pending is not None:
+            self.pending.kept *= kept
         target = self.statistics if self.pending is None else self.pending.statistics
-        target.decay(self.momentum)
+        target.decay(1 - kept)
         for moments in batch or ():
             target.add(moments)
-        if (self.steps - 1) % self.refit_every == 0 or self.fitting:
+        if step % self.refit_every == 0 or self.fitting:
             self._refuse(int(self._unseen))
             self._unseen = 0
             if self.join():
                 self.refit(*buffers)
+
+    def _turns(self) -> int:
+        """For how many batches the one at hand is to stand: those since the last that was learned from; 0 for none.
+
+        Every `learn_every`-th is learned from, and every one with a refit. It depends on the number of the batch alone,
+        so a resumed run learns from the same ones.
+        """
+
+        def counts(step: int) -> bool:
+            return step % self.learn_every == 0 or step % self.refit_every == 0
+
+        if self.fitting:
+            return 1
+        if not counts(self.steps):
+            return 0
+        return next(turns for turns in range(1, self.steps + 2) if turns > self.steps or counts(self.steps - turns))
 
     def join(self) -> bool:
         """Join what this process has seen since the last refit with what the others saw; whether there are labels.
@@ -406,14 +434,17 @@ class SupervisedLayer(Pool):
         self.statistics.decay(1 - pending.kept).merge(joined)
         return True
 
-    def _summary(self, x: Tensor, y: Tensor, ignore_index: int) -> list[Moments] | None:
-        """Moments of one batch, or None where it has no labelled rows or holds NaN or infinity."""
-        assert self.statistics is not None
+    def _labels(self, x: Tensor, y: Tensor, ignore_index: int) -> Labels:
         assert self.num_classes is not None
         labels = Labels.of(y.to(x.device), self.num_classes, x.shape[2:], ignore_index=ignore_index)
         if len(labels) != len(x):
             raise InputError(f"labels must be as many as images, got {len(labels)} labels for a batch of {len(x)}")
-        places = self._places(len(x), x.shape[2:])
+        return labels
+
+    def _summary(self, x: Tensor, labels: Labels, turns: int) -> list[Moments] | None:
+        """Moments of one batch, or None where it has no labelled rows or holds NaN or infinity."""
+        assert self.statistics is not None
+        places = self._places(len(x), x.shape[2:], turns)
         x, labels = x.flatten(2)[:, :, places], labels.at(places)  # [N, C, L]
         batch = list(self.statistics.moments(x, labels))
         if not batch:
@@ -437,15 +468,17 @@ class SupervisedLayer(Pool):
                 "statistics and factor stay as they were"
             )
 
-    def _places(self, images: int, spatial: torch.Size) -> slice:
-        """Which pixels to look at, the same in every image: every k-th from a random one on, `max_rows` at the most.
+    def _places(self, images: int, spatial: torch.Size, turns: int) -> slice:
+        """Which pixels to look at, the same in every image: every k-th from a random one on.
+
+        They are `max_rows` at the most, for every batch for which this one stands.
 
         Every pixel is as likely as any other, and a slice is a view: nothing is copied, nor asked of a device.
         """
         pixels = math.prod(spatial)
-        if self.max_rows is None or self.max_rows >= images * pixels:
+        if self.max_rows is None or self.max_rows * turns >= images * pixels:
             return slice(None)
-        step = -(-pixels // max(1, self.max_rows // images))
+        step = -(-pixels // max(1, self.max_rows * turns // images))
         while math.gcd(step, spatial[-1]) > 1:  # else the same columns in every line
             step += 1
         return slice(random.Random(self.steps).randrange(min(step, pixels)), None, step)

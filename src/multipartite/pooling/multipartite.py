@@ -30,6 +30,7 @@ from multipartite.pooling.window import Size, Window
 __all__ = ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d", "multipartite_pool"]
 
 GATHER, ASSIGNMENT = "max", "stochastic"  # what the evidence recommends; see results/
+LEARN_EVERY = 5  # statistics of LeNet then take less than a thirtieth of a step; see docs/performance.md
 
 Scorer = Callable[[Tensor, bool], Tensor]  # (map, whether only the order of its scores matters) -> scores
 
@@ -213,6 +214,7 @@ class _MultipartitePool(SupervisedLayer):
         temperature: float = 1.0,
         focus: float | str = "auto",
         momentum: float = 0.05,
+        learn_every: int = LEARN_EVERY,
         refit_every: int = 20,
         max_rows: int | None = 2048,
         process_group: Any = None,
@@ -233,6 +235,7 @@ class _MultipartitePool(SupervisedLayer):
             projection=projection,
             groups=groups,
             momentum=momentum,
+            learn_every=learn_every,
             refit_every=refit_every,
             max_rows=max_rows,
             process_group=process_group,
@@ -384,10 +387,14 @@ class MultipartitePool2d(_MultipartitePool):
         For "lines": which share of the lines goes where the scores are; "auto" is what the layer has learned.
     momentum : float in [0, 1)
         Share of the statistics that a batch forgets.
+    learn_every : int
+        Which batches the statistics look at: every so manieth, and every one with a refit. It stands for those that are
+        passed over, with as many times the pixels and as many times the forgetting.
     refit_every : int
-        How many updates lie between two refits of the factor.
+        How many batches lie between two refits of the factor.
     max_rows : int, optional
-        At most how many pixels of a batch the statistics look at, others every time; None for all.
+        At most how many pixels the statistics look at, times the batches that the one at hand stands for; others every
+        time; None for all.
     process_group
         Among whose processes the statistics are shared; all by default.
 
