@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 import multipartite as mp
 
 CLASSES, CHANNELS, IMAGES = 3, 4, 16
-EXACT = {"num_classes": CLASSES, "max_rows": None}
+EXACT = {"num_classes": CLASSES, "max_rows": None, "learn_every": 1}
 PRINTED = {"gather": None, "assignment": "hard", **EXACT}
 
 
