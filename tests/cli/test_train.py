@@ -116,6 +116,10 @@ def test_the_version_is_told():
     from multipartite import __version__
 
     assert run_words("--version") == (0, f"multipartite {__version__}\n", "")
+    told = subprocess.run(
+        [sys.executable, "-m", "multipartite", "--version"], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == f"multipartite {__version__}\n"
 
 
 def test_one_epoch_is_not_called_epochs_and_ten_classes_have_a_top_5(tmp_path):

@@ -1,4 +1,5 @@
 import csv
+import json
 import re
 import time
 
@@ -39,6 +40,18 @@ def test_all_files_are_written_and_equal_runs_give_equal_files(tmp_path):
     assert len(read_csv(one / "runs.csv")) == 16
     assert len(read_csv(one / "curves.csv")) == 4 * 3 * 3
     assert (one / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("classes", [5, 6])
+def test_tables_have_a_top_5_error_only_where_there_are_more_than_five_classes(tmp_path, classes):
+    for seed, error in enumerate([5.0, 6.0]):
+        folder = made_run(tmp_path, "max", seed, error)
+        summary = json.loads((folder / "summary.json").read_text())
+        (folder / "summary.json").write_text(json.dumps({**summary, "classes": classes}))
+    report = write_report(tmp_path, pictures=False).page.parent
+    for name in ("errors.csv", "runs.csv"):
+        columns = read_csv(report / name)[0]
+        assert any("top5" in column for column in columns) == (classes > 5), name
 
 
 def test_names_that_come_from_data_are_escaped(tmp_path):

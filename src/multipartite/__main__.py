@@ -1,0 +1,5 @@
+"""``python -m multipartite`` is the command ``multipartite``."""
+
+from multipartite.cli import main
+
+main()
