@@ -55,7 +55,7 @@ def window_sum(x: Tensor, window: Window, taps: Sequence[Sequence[float]] | None
     ]
     if torch.compiler.is_compiling():  # a compiler finds the backward by itself
         return _contract(padded, steps, out)
-    total: Tensor = _Sum.apply(padded, steps, out)  # type: ignore[no-untyped-call]
+    total: Tensor = _Sum.apply(padded, steps, out, False)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -109,46 +109,23 @@ def _line(x: Tensor, axis: int, start: int, stride: int, length: int) -> Tensor:
 
 
 class _Sum(torch.autograd.Function):
-    """Both this and its transpose are linear, and each is the other's gradient."""
+    """A linear map, :func:`_contract` or :func:`_expand`: each is the transpose, and so the gradient, of the other."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, steps: _Steps, out: tuple[int, ...]) -> Tensor:
-        return _contract(x, steps, out)
+    def forward(x: Tensor, steps: _Steps, size: tuple[int, ...], transposed: bool) -> Tensor:
+        return (_expand if transposed else _contract)(x, steps, size)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, ctx.steps, ctx.out = inputs
-        ctx.spatial = tuple(x.shape[2:])
+        x, ctx.steps, ctx.size, ctx.transposed = inputs
+        ctx.came = tuple(x.shape[2:])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return _Spread.apply(grad, ctx.steps, ctx.spatial), None, None  # type: ignore[no-untyped-call]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        return _Sum.apply(grad, ctx.steps, ctx.came, not ctx.transposed), None, None, None  # type: ignore[no-untyped-call]
 
     @staticmethod
     def jvp(ctx: Any, x: Tensor, *_: None) -> Tensor:
-        return _contract(x, ctx.steps, ctx.out)
-
-
-class _Spread(torch.autograd.Function):
-    """The gradient of :class:`_Sum`."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(grad: Tensor, steps: _Steps, spatial: tuple[int, ...]) -> Tensor:
-        return _expand(grad, steps, spatial)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        grad, ctx.steps, ctx.spatial = inputs
-        ctx.out = tuple(grad.shape[2:])
-
-    @staticmethod
-    def backward(ctx: Any, x: Tensor) -> tuple[Tensor, None, None]:
-        return _Sum.apply(x, ctx.steps, ctx.out), None, None  # type: ignore[no-untyped-call]
-
-    @staticmethod
-    def jvp(ctx: Any, grad: Tensor, *_: None) -> Tensor:
-        return _expand(grad, ctx.steps, ctx.spatial)
+        return _Sum.forward(x, ctx.steps, ctx.size, ctx.transposed)
