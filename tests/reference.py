@@ -327,3 +327,80 @@ def blur_pool(x, width, **window):
             total += weight * float(y[(image, channel, *at)])
         pooled[(image, channel, *place)] = total
     return pooled
+
+
+def soft_pool(x, **window):
+    """Stergiou et al. 2021: weights are the exponentials of the numbers."""
+
+    def rule(pixels, *_):
+        weights = [math.exp(a - max(pixels)) for a in pixels]
+        return sum(w * a for w, a in zip(weights, pixels, strict=True)) / sum(weights)
+
+    return pool_windows(x, rule, **window)
+
+
+def lp_pool(x, p, **window):
+    """The p-norm of a window; what lies outside of the input counts as the others do on average."""
+    places_of_kernel = math.prod(window["kernel_size"])
+
+    def rule(pixels, *_):
+        if p == math.inf:
+            return max(map(abs, pixels))
+        return (places_of_kernel / len(pixels) * sum(abs(a) ** p for a in pixels)) ** (1 / p)
+
+    return pool_windows(x, rule, **window)
+
+
+def gated_pool(x, mask, **window):
+    """Lee et al. 2016: a window with its mask gives the share of the maximum. One mask (1, ...) or one a channel."""
+
+    def rule(pixels, steps, image, channel, ats):
+        masks = mask[channel if len(mask) > 1 else 0]
+        gate = 1 / (1 + math.exp(-sum(float(masks[step]) * a for step, a in zip(steps, pixels, strict=True))))
+        return gate * max(pixels) + (1 - gate) * sum(pixels) / len(pixels)
+
+    return pool_windows(x, rule, **window)
+
+
+def lip_pool(x, weight, scale, shift, **window):
+    """Gao et al. 2019: the logits are 12 sigmoid(instance norm(1 x 1 convolution))."""
+    N, C, *spatial = x.shape
+    pixels_of_map = list(itertools.product(*map(range, spatial)))
+    logits = torch.zeros_like(x, dtype=torch.float64)
+    for image, channel in itertools.product(range(N), range(C)):
+        z = [sum(float(weight[channel, c]) * float(x[(image, c, *at)]) for c in range(C)) for at in pixels_of_map]
+        mean = sum(z) / len(z)
+        deviation = math.sqrt(sum((one - mean) ** 2 for one in z) / len(z) + 1e-5)
+        for at, one in zip(pixels_of_map, z, strict=True):
+            normed = float(scale[channel]) * (one - mean) / deviation + float(shift[channel])
+            logits[(image, channel, *at)] = 12 / (1 + math.exp(-normed))
+
+    def rule(pixels, steps, image, channel, ats):
+        weights = [math.exp(float(logits[(image, channel, *at)])) for at in ats]
+        return sum(w * a for w, a in zip(weights, pixels, strict=True)) / sum(weights)
+
+    return pool_windows(x, rule, **window)
+
+
+def fractional_pool(x, samples, *, kernel_size, stride, padding, dilation, ceil_mode):
+    """Graham 2014, as torch has it: regions begin at floor((i + u) alpha) - floor(u alpha), the last at the end.
+
+    Parameters
+    ----------
+    samples : Tensor of shape (N, C, dims)
+        u of every map and axis.
+    """
+    size = tuple(x.shape[2:])
+    out = output_size(size, kernel_size, stride, padding, dilation, ceil_mode)
+    reach = [max(n + p, (m - 1) * s + k) for n, p, m, s, k in zip(size, padding, out, stride, kernel_size, strict=True)]
+    pooled = torch.zeros(*x.shape[:2], *out, dtype=torch.float64)
+    for image, channel, *place in itertools.product(range(len(x)), range(x.shape[1]), *map(range, out)):
+        starts = []
+        for axis, i in enumerate(place):
+            u, room = float(samples[image, channel, axis]), reach[axis] - kernel_size[axis]
+            alpha = room / (out[axis] - 1) if out[axis] > 1 else 0.0
+            start = room if i == out[axis] - 1 else math.floor((i + u) * alpha) - math.floor(u * alpha)
+            starts.append(start - padding[axis])
+        region = [range(max(s, 0), min(s + k, n)) for s, k, n in zip(starts, kernel_size, size, strict=True)]
+        pooled[(image, channel, *place)] = max(float(x[(image, channel, *at)]) for at in itertools.product(*region))
+    return pooled

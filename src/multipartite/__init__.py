@@ -23,12 +23,30 @@ if TYPE_CHECKING:
     from multipartite.pooling.convert import revert as revert
     from multipartite.pooling.fitting import fit as fit
     from multipartite.pooling.fitting import freeze as freeze
+    from multipartite.pooling.fractional import FractionalPool1d as FractionalPool1d
+    from multipartite.pooling.fractional import FractionalPool2d as FractionalPool2d
+    from multipartite.pooling.fractional import FractionalPool3d as FractionalPool3d
+    from multipartite.pooling.gated import GatedPool1d as GatedPool1d
+    from multipartite.pooling.gated import GatedPool2d as GatedPool2d
+    from multipartite.pooling.gated import GatedPool3d as GatedPool3d
+    from multipartite.pooling.lip import LIPPool1d as LIPPool1d
+    from multipartite.pooling.lip import LIPPool2d as LIPPool2d
+    from multipartite.pooling.lip import LIPPool3d as LIPPool3d
+    from multipartite.pooling.lp import LPPool1d as LPPool1d
+    from multipartite.pooling.lp import LPPool2d as LPPool2d
+    from multipartite.pooling.lp import LPPool3d as LPPool3d
+    from multipartite.pooling.mixed import MixedPool1d as MixedPool1d
+    from multipartite.pooling.mixed import MixedPool2d as MixedPool2d
+    from multipartite.pooling.mixed import MixedPool3d as MixedPool3d
     from multipartite.pooling.multipartite import MultipartitePool1d as MultipartitePool1d
     from multipartite.pooling.multipartite import MultipartitePool2d as MultipartitePool2d
     from multipartite.pooling.multipartite import MultipartitePool3d as MultipartitePool3d
     from multipartite.pooling.s3 import S3Pool1d as S3Pool1d
     from multipartite.pooling.s3 import S3Pool2d as S3Pool2d
     from multipartite.pooling.s3 import S3Pool3d as S3Pool3d
+    from multipartite.pooling.softpool import SoftPool1d as SoftPool1d
+    from multipartite.pooling.softpool import SoftPool2d as SoftPool2d
+    from multipartite.pooling.softpool import SoftPool3d as SoftPool3d
     from multipartite.pooling.stochastic import StochasticPool1d as StochasticPool1d
     from multipartite.pooling.stochastic import StochasticPool2d as StochasticPool2d
     from multipartite.pooling.stochastic import StochasticPool3d as StochasticPool3d
@@ -52,6 +70,12 @@ _HOMES = {
     "pooling.s3": ["S3Pool1d", "S3Pool2d", "S3Pool3d"],
     "pooling.blur": ["BlurPool1d", "BlurPool2d", "BlurPool3d"],
     "pooling.strided": ["StridedPool1d", "StridedPool2d", "StridedPool3d"],
+    "pooling.softpool": ["SoftPool1d", "SoftPool2d", "SoftPool3d"],
+    "pooling.lp": ["LPPool1d", "LPPool2d", "LPPool3d"],
+    "pooling.mixed": ["MixedPool1d", "MixedPool2d", "MixedPool3d"],
+    "pooling.gated": ["GatedPool1d", "GatedPool2d", "GatedPool3d"],
+    "pooling.lip": ["LIPPool1d", "LIPPool2d", "LIPPool3d"],
+    "pooling.fractional": ["FractionalPool1d", "FractionalPool2d", "FractionalPool3d"],
     "estimators": ["FeatureRanker", "InstanceRanker", "SupervisedProjection"],
     "ranking": ["rank_features"],
     "statistics": ["ClassStatistics"],

@@ -21,16 +21,40 @@ from multipartite.words import Word
 from windows import MAX_POOL, activations, bounded, lay_out, problems
 
 # a word for every rival and setting that takes a path of its own
-WORDS = ["blur", "blur:width=3", "s3", "s3:grid_size=4", "strided"]
-NO_DILATION: tuple[str, ...] = ()
-DRAWS = ["s3", "s3:grid_size=4"]
-FUNCTIONS = {"blur": functional.blur_pool, "s3": functional.s3_pool, "strided": functional.strided_pool}
+WORDS = [
+    *["blur", "blur:width=3", "fractional", "gated", "gated:per=channel", "lip", "lp", "lp:p=1", "lp:p=3", "lp:p=6"],
+    *["lp:p=inf", "mixed", "s3", "s3:grid_size=4", "softpool", "strided"],
+]
+NO_DILATION = ("fractional",)
+DRAWS = ["fractional", "s3", "s3:grid_size=4"]
+OF_THE_LAYER = {"per"}  # options that say which parameters a layer has
+FUNCTIONS = {
+    "blur": functional.blur_pool,
+    "fractional": functional.fractional_pool,
+    "gated": functional.gated_pool,
+    "lip": functional.lip_pool,
+    "lp": functional.lp_pool,
+    "mixed": lambda x, logit, *window, **options: functional.mixed_pool(x, logit.sigmoid(), *window, **options),
+    "s3": functional.s3_pool,
+    "softpool": functional.soft_pool,
+    "strided": functional.strided_pool,
+}
 words = pytest.mark.parametrize("word", WORDS)
 
 
 def layer(word, *window, dims=2, seed=0, **options):
     made = create(word, *window, num_classes=3, dims=dims, **options)
     made.generator = torch.Generator().manual_seed(seed)
+    return made
+
+
+def stirred(made, x):
+    """The layer, with parameters, if it has any, that are not those which it began with."""
+    made(x)
+    with torch.no_grad():
+        for p in made.parameters():
+            p.copy_(torch.randn(p.shape, generator=torch.Generator().manual_seed(1)))
+    made.generator = torch.Generator().manual_seed(0)
     return made
 
 
@@ -59,10 +83,10 @@ def test_the_output_has_the_size_of_max_pooling(word, problem):
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize("training", [True, False])
 def test_module_is_function(word, dims, training):
-    made = layer(word, 3, 2, 1, dims=dims, ceil_mode=True).train(training)
     x = torch.randn(2, 3, *[7] * dims)
+    made = stirred(layer(word, 3, 2, 1, dims=dims, ceil_mode=True), x).train(training)
     parts = Word.parse(word)
-    options = dict(parts.options)
+    options = {name: value for name, value in parts.options if name not in OF_THE_LAYER}
     if word in DRAWS:
         options |= {"training": training, "generator": torch.Generator().manual_seed(0)}
     expected = FUNCTIONS[parts.name](x, *made.parameters(), (3,) * dims, 2, 1, ceil_mode=True, **options)
@@ -73,9 +97,9 @@ def test_module_is_function(word, dims, training):
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize("training", [True, False])
 def test_gradients_are_those_of_finite_differences(word, dims, training):
-    made = layer(word, 2, 2, 0, dims=dims, ceil_mode=True).double().train(training)
-    x = activations(2, 2, *[5, 5, 3][:dims], seed=3).requires_grad_()
-    made(x.detach())
+    x = activations(2, 2, *[5, 5, 3][:dims], seed=3)
+    made = stirred(layer(word, 2, 2, 0, dims=dims, ceil_mode=True).double(), x).train(training)
+    x.requires_grad_()
     parameters = list(made.parameters())
 
     def pooled(x, *_):
@@ -89,8 +113,8 @@ def test_gradients_are_those_of_finite_differences(word, dims, training):
 @pytest.mark.parametrize("layout", ["channels last", "every other", "transposed"])
 @pytest.mark.parametrize("training", [True, False])
 def test_the_layout_changes_no_number(word, layout, training):
-    made = layer(word, 3, 2, 1).double().train(training)
     x = activations(2, 3, 8, 8)
+    made = stirred(layer(word, 3, 2, 1).double(), x).train(training)
     other = lay_out(x, layout)
     results = []
     for numbers in (x, other):
@@ -118,7 +142,9 @@ def test_one_image_needs_no_batch(word, dims):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_at_large_activations_is_finite(word, dtype):
     made = layer(word, 3, 2, 1).to(dtype)
-    x = torch.tensor([0.0, 3e4, -3e4, 1.0, 6e4, 6e4, 6e4, 6e4], dtype=dtype).repeat(2, 2, 8, 1).requires_grad_()
+    line = torch.tensor([0.0, 3e4, -3e4, 1.0, 6e4, 6e4, 6e4, 6e4])
+    line = line / 9 if word.startswith("lp") else line  # the sum of a window is to be a number, too
+    x = line.to(dtype).repeat(2, 2, 8, 1).requires_grad_()
     for training in (True, False):
         out = made.train(training)(x)
         assert out.dtype == dtype
@@ -161,9 +187,9 @@ def test_constant_maps_have_gradients_without_nan(word, fill):
 @pytest.mark.parametrize("mode", [True, False])
 def test_it_compiles_to_one_graph(word, mode):
     torch._dynamo.reset()
-    made = layer(word, 3, 2, 1, ceil_mode=True)
-    x = torch.randn(2, 4, 9, 9).requires_grad_()
-    made(x)
+    x = torch.randn(2, 4, 9, 9)
+    made = stirred(layer(word, 3, 2, 1, ceil_mode=True), x)
+    x.requires_grad_()
     made.generator = None  # which a compiled step does not take
     made.train(mode)
     run = torch.compile(made, fullgraph=True, backend="aot_eager")
@@ -185,12 +211,8 @@ def _quiet():
 
 
 def ready(word, dims):
-    """A layer in evaluation whose parameters, if any, are not the ones it began with."""
-    made = layer(word, 3, 2, 1, dims=dims, ceil_mode=True)
-    made(torch.randn(2, 3, *[9] * dims))
-    with torch.no_grad():
-        for p in made.parameters():
-            p.copy_(torch.randn(p.shape, generator=torch.Generator().manual_seed(1)))
+    """A layer in evaluation, to be exported."""
+    made = stirred(layer(word, 3, 2, 1, dims=dims, ceil_mode=True), torch.randn(2, 3, *[9] * dims))
     made.generator = None
     return made.eval()
 

@@ -14,7 +14,8 @@ from multipartite.pooling import available, create
 from multipartite.pooling.registry import POOLINGS
 from windows import LAYERS, STOCHASTIC, activations
 
-RIVALS = {"blur": "Blur", "s3": "S3", "strided": "Strided"}
+RIVALS = {"blur": "Blur", "fractional": "Fractional", "gated": "Gated", "lip": "LIP", "lp": "LP", "mixed": "Mixed"}
+RIVALS |= {"s3": "S3", "softpool": "Soft", "strided": "Strided"}
 TORCH = {"average": (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), "max": (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)}
 
 

@@ -15,6 +15,7 @@ from multipartite.pooling.adaptive import adapt
 from multipartite.pooling.fitting import call, in_evaluation
 from multipartite.pooling.learning import SupervisedLayer
 from multipartite.pooling.selection import Selector, by_identity, dimensions, poolings, reason_to_stay, selectors
+from multipartite.pooling.weights import WeightedPool
 from multipartite.pooling.window import Pool
 from multipartite.words import Word
 
@@ -170,7 +171,7 @@ def convert(
         if item.new is not None:
             _take_over(item.new, item.old)
             model = _put(model, item.names, item.new)
-    _allocate(model, [item.new for item in plan if isinstance(item.new, SupervisedLayer)], example)
+    _allocate(model, [item.new for item in plan if isinstance(item.new, SupervisedLayer | WeightedPool)], example)
     return model
 
 
@@ -206,15 +207,18 @@ def _successor(
     assert dims is not None
     said = {key: getattr(old, key) for key, default in _EXTRAS.items() if getattr(old, key, default) != default}
     given = {**said, **options}
-    if registry.find(Word.parse(pooling).name).supervised:
+    supervised = registry.find(Word.parse(pooling).name).supervised
+    if supervised:
         given = {"device": like.device, "dtype": like.dtype, **given}
     try:
         if hasattr(old, "output_size"):
-            return adapt(pooling, old.output_size, num_classes=num_classes, dims=dims, **given)
-        window = (old.kernel_size, old.stride, old.padding)
-        return registry.create(pooling, *window, num_classes=num_classes, dims=dims, **given)
+            new = adapt(pooling, old.output_size, num_classes=num_classes, dims=dims, **given)
+        else:
+            window = (old.kernel_size, old.stride, old.padding)
+            new = registry.create(pooling, *window, num_classes=num_classes, dims=dims, **given)
     except InputError as error:
         raise InputError(f"layer {name!r}, {old}, cannot become {pooling!r}: {error}") from error
+    return new if supervised else new.to(like.device, like.dtype)
 
 
 def _take_over(new: nn.Module, old: nn.Module) -> None:
@@ -224,8 +228,8 @@ def _take_over(new: nn.Module, old: nn.Module) -> None:
     new.__dict__["_replaced"] = [old]  # not a submodule: nothing walks into it
 
 
-def _allocate(model: nn.Module, layers: list[SupervisedLayer], example: Any) -> None:
-    """Make the buffers of new layers whose channels can be known now."""
+def _allocate(model: nn.Module, layers: list[SupervisedLayer | WeightedPool], example: Any) -> None:
+    """Make the buffers and weights of new layers whose channels can be known now."""
     if example is not None:
         _met_by(model, layers, example)
         return
@@ -233,19 +237,19 @@ def _allocate(model: nn.Module, layers: list[SupervisedLayer], example: Any) -> 
         if isinstance(module, nn.Sequential):
             channels: int | None = None
             for layer in module:
-                if isinstance(layer, SupervisedLayer) and layer in layers:
-                    if channels is not None and layer.num_channels is None:
+                if isinstance(layer, SupervisedLayer | WeightedPool) and layer in layers:
+                    if channels is not None and not layer.allocated:
                         layer.allocate(channels)
                 elif not isinstance(layer, _SAME_CHANNELS):
                     given = getattr(layer, "out_channels", getattr(layer, "num_features", None))
                     channels = given if isinstance(given, int) else None
 
 
-def _met_by(model: nn.Module, layers: list[SupervisedLayer], example: Any) -> None:
+def _met_by(model: nn.Module, layers: list[SupervisedLayer | WeightedPool], example: Any) -> None:
     """Run the model once in evaluation mode and let every layer take the channels that it meets."""
 
     def allocate(layer: nn.Module, args: tuple[Any, ...]) -> None:
-        if isinstance(layer, SupervisedLayer) and layer.num_channels is None:
+        if isinstance(layer, SupervisedLayer | WeightedPool) and not layer.allocated:
             layer.allocate(args[0].shape[-layer.window.dims - 1], args[0].device)
 
     hooks = [layer.register_forward_pre_hook(allocate) for layer in layers]
@@ -257,7 +261,8 @@ def _met_by(model: nn.Module, layers: list[SupervisedLayer], example: Any) -> No
         for hook in hooks:
             hook.remove()
         for layer in layers:
-            layer._warned = False  # the dry run is not the user's
+            if isinstance(layer, SupervisedLayer):
+                layer._warned = False  # the dry run is not the user's
 
 
 def _put(model: nn.Module, names: tuple[str, ...], new: nn.Module) -> nn.Module:

@@ -199,6 +199,11 @@ class SupervisedLayer(Pool):
             if self.trusts:
                 self.trust = torch.zeros(self.groups, dtype=dtype, **where)
 
+    @property
+    def allocated(self) -> bool:
+        """Whether the number of channels is known."""
+        return self.num_channels is not None
+
     def deallocate(self) -> None:
         """Forget the number of channels too: the layer is as it was before it met any."""
         self.num_channels, self.statistics, self.pending = None, None, None

@@ -115,17 +115,22 @@ class Window:
 
     def best(self, score: Tensor) -> Tensor:
         """Where the highest score of every window is, the first of equals: flat indices (N, g, *out)."""
-        best: tuple[Tensor, Tensor] = _MAX_POOL[self.dims](
-            score, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, return_indices=True
-        )
-        return best[1]
+        return self._maxima(score)[1]
 
     def highest(self, x: Tensor) -> Tensor:
         """Highest number of every window, (N, C, *out): torch's own max pooling."""
+        if self.dims == 1 and torch.compiler.is_compiling():  # without indices, its graph is for one length
+            return self._maxima(x)[0]
         highest: Tensor = _MAX_POOL[self.dims](
             x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
         )
         return highest
+
+    def _maxima(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        maxima: tuple[Tensor, Tensor] = _MAX_POOL[self.dims](
+            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, return_indices=True
+        )
+        return maxima
 
     def places(self) -> list[tuple[int, ...]]:
         """Every place in the window, in the order in which torch looks at them, as offsets in pixels."""
