@@ -35,7 +35,8 @@ DataSet = Annotated[
     str, typer.Argument(help="Name of a data set, a folder with a sub-folder a class, or package.module:name.")
 ]
 Network = Annotated[
-    str, Option(help="lenet, zeiler, small or auto, zeiler:width=32 for other widths; or package.module:function.")
+    str,
+    Option(help="lenet, zeiler, modern, small or auto, with :width=32 for other widths; or package.module:function."),
 ]
 Epochs = Annotated[int, Option(help="How often every image is seen.")]
 Limit = Annotated[int | None, Option(help="Train on this many images only.")]

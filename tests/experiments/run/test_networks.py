@@ -27,6 +27,8 @@ def build(word="lenet", **changes):
         ("lenet", 3, (16, 40)),
         ("zeiler:width=4", 3, (32, 32)),
         ("zeiler:width=4", 1, (15, 15)),
+        ("modern:width=4", 1, (8, 8)),
+        ("modern:width=4", 3, (32, 32)),
         ("small", 1, (8, 8)),
         ("small", 2, (4, 4)),
     ],
@@ -60,6 +62,25 @@ def test_zeiler_has_three_convolutions_of_64_maps_and_overlapping_pools():
     assert sum(isinstance(m, nn.Linear) for m in net) == 1
 
 
+def test_modern_has_three_stages_of_two_convolutions_with_batch_norm_and_a_global_head():
+    net = build("modern", channels=3, size=(32, 32))
+    kinds = [type(m) for m in net]
+    stage = [nn.Conv2d, nn.BatchNorm2d, nn.ReLU] * 2 + [nn.MaxPool2d]
+    assert kinds == stage * 3 + [nn.AdaptiveAvgPool2d, nn.Flatten, nn.Linear]
+    convolutions = [m for m in net if isinstance(m, nn.Conv2d)]
+    assert [m.out_channels for m in convolutions] == [32, 32, 64, 64, 128, 128]
+    assert {(m.kernel_size, m.padding, m.bias) for m in convolutions} == {((3, 3), (1, 1), None)}
+    assert [(m.kernel_size, m.stride) for m in net if isinstance(m, nn.MaxPool2d)] == [(2, 2)] * 3
+    assert net.classes.in_features == 128
+    assert build("modern:width=8").classes.in_features == 32
+
+
+@pytest.mark.parametrize("side", [8, 28, 32, 40])
+def test_modern_takes_the_images_of_every_data_set(side):
+    net = build("modern:width=2", channels=1, size=(side, side))
+    assert net(torch.rand(2, 1, side, side)).shape == (2, 10)
+
+
 def test_building_leaves_the_caller_s_random_numbers_alone():
     before = torch.get_rng_state()
     build()
@@ -80,6 +101,8 @@ def test_auto_chooses_by_the_images(channels, size, name):
         ("lenett", {}, "unknown network 'lenett': did you mean lenet"),
         ("zeiler:wide=3", {}, "unknown option of network 'zeiler': 'wide'.*width"),
         ("zeiler:width=many", {}, "width of network 'zeiler' must be a whole number of maps from 2, got 'many'"),
+        ("modern", {"size": (7, 7)}, "'modern' needs images of at least 8 x 8 pixels, got 7 x 7"),
+        ("modern:width=1", {}, "width of network 'modern' must be a whole number of maps from 2, got 1"),
         ("lenet", {"size": (15, 15)}, "'lenet' needs images of at least 16 x 16 pixels, got 15 x 15"),
         ("lenet", {"num_classes": 1}, "at least 2 classes"),
         ("lenet", {"pooling_word": "max:return_indices=True"}, "pooling 'max:return_indices=True' does not work"),
@@ -102,7 +125,7 @@ def test_what_cannot_be_built_is_said_in_a_sentence(word, changes, message):
 
 
 WORDS = [*pooling.available(), "networks_of_others:Noisy", "networks_of_others:Gated"]
-NETWORKS = ["lenet:width=4", "zeiler:width=4", "small"]
+NETWORKS = ["lenet:width=4", "modern:width=2", "zeiler:width=4", "small"]
 NETWORKS += ["networks_of_others:skipping", "networks_of_others:lazy", "networks_of_others:plain:depth=3"]
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from multipartite.errors import InputError
 
-__all__ = ["initialise", "lenet", "small", "zeiler"]
+__all__ = ["initialise", "lenet", "modern", "small", "zeiler"]
 
 
 def lenet(channels: int, num_classes: int, width: int = 20) -> nn.Sequential:
@@ -69,6 +69,29 @@ def small(channels: int, num_classes: int, width: int = 32) -> nn.Sequential:
             classes=nn.LazyLinear(num_classes),
         )
     )
+
+
+def modern(channels: int, num_classes: int, width: int = 32) -> nn.Sequential:
+    """Build a network as people train them today: three stages of two 3x3 convolutions with batch norm, a global head.
+
+    The stages have `width` maps, twice and four times as many, and a 2x2 pool after each.
+
+    Examples
+    --------
+    >>> modern(3, 10, width=4)(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
+    """
+    _check_width("modern", width)
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for stage, maps in enumerate((width, 2 * width, 4 * width), start=1):
+        for half in ("a", "b"):
+            layers[f"conv{stage}{half}"] = nn.Conv2d(channels, maps, 3, padding=1, bias=False)
+            layers[f"norm{stage}{half}"] = nn.BatchNorm2d(maps)
+            layers[f"relu{stage}{half}"] = nn.ReLU()
+            channels = maps
+        layers[f"pool{stage}"] = nn.MaxPool2d(2, 2)
+    head = {"mean": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), "classes": nn.Linear(channels, num_classes)}
+    return nn.Sequential(layers | head)
 
 
 def _check_width(name: str, width: object) -> None:

@@ -99,6 +99,7 @@ _NETWORKS: Registry[Network] = Registry(
     "network",
     {
         "lenet": _ours("lenet", Recipe(0.02, 0.9, 5e-4, "linear"), 16),
+        "modern": _ours("modern", Recipe(0.05, 0.9, 5e-4, "cosine"), 8),
         "small": _ours("small", Recipe(0.05, 0.9, 5e-4, "linear"), 4),
         "zeiler": _ours("zeiler", Recipe(0.01, 0.9, 1e-3, "linear"), 15),
     },
