@@ -35,6 +35,12 @@ def mp_summary(out, pooling, seed):
     return read_run(place(out, pooling, seed)).summary
 
 
+def test_all_is_every_pooling_and_each_of_them_trains(tmp_path):
+    found = mp.compare("digits", tmp_path, poolings="all", seeds=1, **SMALL)
+    assert found.failures == {}
+    assert set(found.errors.index) == {*mp.pooling.available(), "multipartite:criterion=energy"}
+
+
 def test_frames_hold_the_figures_of_the_sheets_to_the_last_bit(tmp_path):
     made_grid(tmp_path, {"max": [1 / 3, 2 / 7], "average": [0.1, 1e-17]})
     grid = mp.Grid(mp.RunConfig("digits", epochs=3, threads=1), ["max", "average"], seeds=2)

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def compare(
     dataset: options.DataSet = "digits",
     poolings: Annotated[
-        str, Option(help="Words NAME[:option=value,...] with commas between them.")
+        str, Option(help="Words NAME[:option=value,...] with commas between them; all for every pooling.")
     ] = "max,average,stochastic,multipartite-printed,multipartite,multipartite:criterion=energy",
     seeds: Annotated[int, Option(help="How many seeds: 0, 1, ...; each with every pooling.")] = 5,
     epochs: options.Epochs = 20,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multipartite.errors import InputError, unknown
-from multipartite.experiments.grid.comparison import POOLINGS, Grid, check_poolings, train_grid
+from multipartite.experiments.grid.comparison import POOLINGS, Grid, check_poolings, spell_out, train_grid
 from multipartite.experiments.grid.jobs import Outcome
 from multipartite.experiments.run.config import RunConfig
 from multipartite.words import Places
@@ -186,7 +186,7 @@ def make_grid(
     for name in choices:
         if name not in known:
             raise unknown("choice of a comparison:", name, ["poolings", "seeds", *known])
-    words = tuple(map(str, Places.split(poolings))) if isinstance(poolings, str) else tuple(poolings)
+    words = spell_out(tuple(map(str, Places.split(poolings))) if isinstance(poolings, str) else tuple(poolings))
     check_poolings(words)  # before the configuration brings torch
     return Grid(RunConfig(dataset, threads=threads, **choices), words, seeds)
 

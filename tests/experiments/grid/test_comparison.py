@@ -4,9 +4,11 @@ import pytest
 
 from made_runs import made_run
 from multipartite.errors import InputError
-from multipartite.experiments.grid.comparison import Grid, check_settings, place
+from multipartite.experiments.compare import make_grid
+from multipartite.experiments.grid.comparison import Grid, check_settings, place, spell_out
 from multipartite.experiments.grid.jobs import work
 from multipartite.experiments.run.config import RunConfig
+from multipartite.pooling import available
 
 SMALL = RunConfig("digits", epochs=1, limit=200, threads=1)
 
@@ -30,6 +32,15 @@ def test_every_pooling_of_a_seed_starts_from_the_same_weights_and_sees_the_same_
 def test_the_same_setting_written_in_two_ways_is_one_pooling():
     with pytest.raises(InputError, match="are the same"):
         Grid(SMALL, ("multipartite:groups=2,temperature=2", "multipartite:temperature=2,groups=2"), 1)
+
+
+def test_all_stands_for_every_pooling_once_beside_other_words():
+    every = (*available(), "multipartite:criterion=energy")
+    assert {"blur", "fractional", "gated", "lip", "lp", "max", "mixed", "s3", "softpool", "strided"} <= set(every)
+    assert spell_out(["all"]) == every
+    assert spell_out(["max", "lp:p=3", "all"]) == ("max", "lp:p=3", *(word for word in every if word != "max"))
+    assert make_grid("digits", poolings="all,lp:p=3").poolings == (*every, "lp:p=3")
+    assert make_grid("digits", poolings=["max"]).poolings == ("max",)
 
 
 @pytest.mark.parametrize(("poolings", "seeds", "words"), [((), 1, "at least one of"), (("max",), 0, "seeds must be")])

@@ -14,6 +14,7 @@ from multipartite.experiments.grid.jobs import Outcome
 from multipartite.experiments.grid.tuning import rungs, settings, tune
 from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.store import Epoch, Metrics, read_run, write_metrics
+from multipartite.pooling import registry as pooling
 from multipartite.pooling.multipartite import MultipartitePool2d
 from multipartite.words import Word
 
@@ -45,6 +46,22 @@ def test_what_a_space_tries_first_is_the_default_of_the_layer():
     assert every == {"gather", "assignment", "groups", "temperature", "focus", "criterion", "projection"}
     lines = next(s for s in settings("multipartite", [8], 10) if s.word == "multipartite:assignment=lines")
     assert dict(lines.picked)["focus"] == signature["focus"].default
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("blur", ["blur", "blur:width=2", "blur:width=3", "blur:width=5", "blur:width=7"]),
+        ("gated", ["gated", "gated:per=channel"]),
+        ("lp", ["lp", "lp:p=1.0", "lp:p=3.0", "lp:p=4.0", "lp:p=8.0", "lp:p=inf"]),
+        ("s3", ["s3", "s3:grid_size=4", "s3:grid_size=6", "s3:grid_size=8", "s3:grid_size=16"]),
+    ],
+)
+def test_rivals_with_options_have_spaces_that_begin_with_their_defaults(name, words):
+    found = settings(name, [20, 50], 10)
+    assert [setting.word for setting in found] == words
+    signature = inspect.signature(pooling.find(name).layer(name, 2)).parameters
+    assert all(signature[option].default == value for option, value in found[0].picked)
 
 
 def test_rungs_rise_threefold_to_the_full_length():

@@ -30,7 +30,16 @@ from multipartite.experiments.run.store import check_writable, is_run, read_run
 from multipartite.pooling.registry import find
 from multipartite.words import Places
 
-__all__ = ["POOLINGS", "Grid", "check_poolings", "check_settings", "different_settings", "place", "train_grid"]
+__all__ = [
+    "POOLINGS",
+    "Grid",
+    "check_poolings",
+    "check_settings",
+    "different_settings",
+    "place",
+    "spell_out",
+    "train_grid",
+]
 
 POOLINGS = ("max", "average", "stochastic", "multipartite-printed", "multipartite", "multipartite:criterion=energy")
 
@@ -144,6 +153,21 @@ def place(out: Path, word: str, seed: int) -> Path:
     'out/runs/max-ceil_mode=True-dilation=1/seed-3'
     """
     return out / "runs" / Places.parse(word).slug / f"seed-{seed}"
+
+
+def spell_out(words: Sequence[str]) -> tuple[str, ...]:
+    """Put every registered pooling, and the ablation by energy, in the place of the word ``all``; none comes twice.
+
+    Examples
+    --------
+    >>> spell_out(["blur:width=3", "all"])[:4]
+    ('blur:width=3', 'average', 'blur', 'fractional')
+    """
+    if "all" not in words:
+        return tuple(words)
+    every = [*pooling.available(), "multipartite:criterion=energy"]
+    named = [other for word in words for other in (every if word == "all" else [word])]
+    return tuple({str(Places.parse(word)): None for word in named})
 
 
 def check_poolings(words: Sequence[str]) -> None:

@@ -71,7 +71,26 @@ def _multipartite(pick: Pick, channels: Sequence[int]) -> dict[str, Any]:
     return options
 
 
-SPACES: Registry[Space] = Registry("pooling that can be tuned", {"multipartite": _multipartite})
+def _blur(pick: Pick, channels: Sequence[int]) -> dict[str, Any]:
+    return {"width": pick("width", 4, 2, 3, 5, 7)}
+
+
+def _gated(pick: Pick, channels: Sequence[int]) -> dict[str, Any]:
+    return {"per": pick("per", "layer", "channel")}
+
+
+def _lp(pick: Pick, channels: Sequence[int]) -> dict[str, Any]:
+    return {"p": pick("p", 2.0, 1.0, 3.0, 4.0, 8.0, math.inf)}
+
+
+def _s3(pick: Pick, channels: Sequence[int]) -> dict[str, Any]:
+    return {"grid_size": pick("grid_size", None, 4, 6, 8, 16)}  # multiples of a stride of 2
+
+
+SPACES: Registry[Space] = Registry(
+    "pooling that can be tuned",
+    {"blur": _blur, "gated": _gated, "lp": _lp, "multipartite": _multipartite, "s3": _s3},
+)
 
 
 @dataclass(frozen=True)
