@@ -12,6 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch.testing import assert_close
 
 import reference
+from multipartite import projection
 from multipartite.errors import InputError
 from multipartite.projection import (
     METHODS,
@@ -26,6 +27,7 @@ from multipartite.projection import (
     shrunk_within,
     supervised_projection,
 )
+from multipartite.statistics import ClassStatistics
 from samples import AWKWARD, blobs, statistics_of
 
 
@@ -89,6 +91,28 @@ def test_orthogonal_beats_random_starts_fisher_and_penalised(seed, d, c):
         Q = torch.linalg.qr(penalised(Sw, Sb, k, weight=weight)).Q
         assert least <= quotient_of_traces(Q, Sw, Sb).item()
     assert least <= quotient_of_traces(torch.linalg.qr(fisher(Sw, Sb, k)).Q, Sw, Sb).item()
+
+
+@pytest.mark.parametrize("components", [None, 2])
+def test_few_classes_have_the_directions_of_the_full_eigenproblem(components, monkeypatch):
+    d, c = 40, 4
+    random = torch.Generator().manual_seed(0)
+    mixing = torch.randn(d, d, generator=random, dtype=torch.float64)
+    X = torch.randn(600, d, generator=random, dtype=torch.float64) @ mixing
+    y = torch.arange(600) % c
+    X += 5 * torch.randn(c, d, generator=random, dtype=torch.float64)[y]
+    statistics = ClassStatistics(c, d).update(X, y)
+    quick = supervised_projection(statistics, components=components)
+    monkeypatch.setattr(projection, "_fisher_of_few", lambda *_: None)
+    full = supervised_projection(statistics, components=components)
+    torch.testing.assert_close(quick, full, rtol=1e-8, atol=1e-10)
+
+
+def test_columns_that_repeat_each_other_are_left_to_the_full_eigenproblem():
+    X, y = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)).double().repeat(1, 5), torch.arange(50) % 2
+    statistics = ClassStatistics(2, 15).update(X, y)
+    assert projection._fisher_of_few(statistics.within, statistics.deviations.mT, 1) is None
+    assert torch.isfinite(supervised_projection(statistics, shrinkage=0.0)).all()
 
 
 def test_orthogonal_is_global_from_any_start():

@@ -38,7 +38,9 @@ __all__ = [
 ]
 
 _FLOOR = 1e-12  # the least eigenvalue of the correlation matrix, as a share of the largest; the least share within
+_SINGULAR = 1e-8  # the least share of a column's variance that the columns before it may leave unexplained
 _CONSTANT = 1e-10  # a column whose standard deviation is a smaller share of its mean does not vary but by rounding
+_FEW = 4  # so many times fewer classes than features are few: the product of their means is of low rank
 _SMOOTHINGS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 
 
@@ -97,7 +99,11 @@ def supervised_projection(
     unit = variance.sqrt()[..., None] if scale else torch.ones_like(variance)[..., None]  # [g, d, 1]
     Sw, Sb, M = Sw / unit / unit.mT, Sb / unit / unit.mT, M / unit.mT
     k = int(components or most or 1)
-    A = METHODS[method](Sw, Sb, k, None if start is None else start * unit)
+    A = None
+    if method == "fisher" and statistics.num_classes * _FEW < d:
+        A = _fisher_of_few(Sw, (statistics.prior[:, None].sqrt() * M).mT, k)
+    if A is None:
+        A = METHODS[method](Sw, Sb, k, None if start is None else start * unit)
     if components is None:
         A = align_to_classes(A, M, Sw, statistics.present)
     A = torch.where(varies[..., None], A / unit, 0)
@@ -181,6 +187,21 @@ def fisher(Sw: Tensor, Sb: Tensor, k: int, start: Tensor | None = None) -> Tenso
     )
     _, U = torch.linalg.eigh(whiten.mT @ Sb @ whiten)
     return whiten @ U[..., -k:].flip(-1)
+
+
+def _fisher_of_few(Sw: Tensor, root: Tensor, k: int) -> Tensor | None:
+    """Directions of :func:`fisher` for Sb = root root^T of low rank, or None where Sw is too near to singular.
+
+    A Cholesky factor and a few columns take the place of two full eigenproblems.
+    """
+    variance = Sw.diagonal(dim1=-2, dim2=-1)
+    scale = torch.where(variance > 0, variance, 1).rsqrt()[..., None]
+    L, failed = torch.linalg.cholesky_ex(_correlation(Sw))
+    if failed.any() or L.diagonal(dim1=-2, dim2=-1).square().min() < _SINGULAR:
+        return None
+    whitened = torch.linalg.solve_triangular(L, scale * root, upper=False)
+    U = torch.linalg.svd(whitened, full_matrices=False).U[..., :k]
+    return scale * torch.linalg.solve_triangular(L.mT, U, upper=True)
 
 
 def orthogonal(Sw: Tensor, Sb: Tensor, k: int, start: Tensor | None = None) -> Tensor:
