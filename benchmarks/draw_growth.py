@@ -17,18 +17,28 @@ TITLES = {
 }
 
 
+STYLES = {  # of a pooling, in both layouts
+    "max": "0.5",
+    "multipartite-printed": "tab:blue",
+    "multipartite": "tab:red",
+    "multipartite:assignment=lines,focus=0.5": "tab:green",
+}
+
+
 def main(record: Path, picture: Path) -> None:
     rows = json.loads(record.read_text())["growth"]
-    figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
-    for axis, (sweep, title) in zip(axes, TITLES.items(), strict=True):
-        mine = [row for row in rows if row["sweep"] == sweep]
-        for key, label, colour in (("max_ms", "max", "0.5"), ("multipartite_ms", "multipartite", "tab:red")):
-            axis.plot([row["at"] for row in mine], [row[key] for row in mine], "o-", color=colour, label=label)
-        axis.set(title=title, xscale="log", yscale="log")
-        axis.set_xticks([row["at"] for row in mine], [f"{row['at']:,}" for row in mine], rotation=45)
-        axis.minorticks_off()
-    axes[0].set_ylabel("evaluation, ms")
-    axes[0].legend(frameon=False)
+    figure, axes = plt.subplots(2, 4, figsize=(13, 6), layout="constrained", sharex="col", sharey="col")
+    for line, layout in zip(axes, ("channels_last", "contiguous"), strict=True):
+        for axis, (sweep, title) in zip(line, TITLES.items(), strict=True):
+            for pooling, colour in STYLES.items():
+                wanted = {"sweep": sweep, "layout": layout, "pooling": pooling}
+                mine = [row for row in rows if wanted.items() <= row.items()]
+                axis.plot([row["at"] for row in mine], [row["ms"] for row in mine], "o-", color=colour, label=pooling)
+            axis.set(title=title, xscale="log", yscale="log")
+            axis.set_xticks([row["at"] for row in mine], [f"{row['at']:,}" for row in mine], rotation=45)
+            axis.minorticks_off()
+        line[0].set_ylabel(f"{layout}\nevaluation, ms")
+    axes[0, 0].legend(frameon=False, fontsize=7)
     figure.savefig(picture, dpi=100)
 
 

@@ -12,6 +12,14 @@ def test_ratios_are_to_the_first_call():
     assert timings["one"].n == timings["three"].n >= 7
 
 
+def test_ratios_are_to_the_best_of_the_yardsticks():
+    waits = {"slow": 0.006, "quick": 0.002, "other": 0.004}
+    calls = {name: lambda wait=wait: time.sleep(wait) for name, wait in waits.items()}
+    timings = interleave(calls, seconds=0.05, yardsticks=["slow", "quick"])
+    assert timings["quick"].ratio == 1
+    assert timings["slow"].ratio > timings["other"].ratio > 1
+
+
 def test_calls_take_turns():
     order = []
     interleave({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, seconds=0, least=3)

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from command_line import run_example, shrink_bench
+from multipartite.bench import layers
 from multipartite.cli import bench as command
 from multipartite.errors import InputError
 
@@ -22,7 +23,7 @@ def test_json(tiny, capsys):
     command.bench(quick=True, as_json=True)
     results = json.loads(capsys.readouterr().out)
     assert results["machine"]["threads"] >= 1
-    assert {row["pooling"] for row in results["layers"]} == {"max", "multipartite-printed", "multipartite"}
+    assert {row["pooling"] for row in results["layers"]} == {"max", *layers.OURS}
 
 
 def test_check_exits_with_one_where_something_got_slower(tiny, tmp_path, capsys):

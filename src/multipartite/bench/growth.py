@@ -11,28 +11,24 @@ __all__ = ["SWEEPS", "measure_growth"]
 
 SWEEPS: dict[str, dict[int, Case]] = {
     "pixels": {side * side: Case((8, 32, side, side), 2, 2, 10) for side in (16, 32, 64, 128)},
-    "channels": {c: Case((8, c, 32, 32), 2, 2, 10) for c in (16, 64, 256, 1024)},
+    "channels": {c: Case((8, c, 32, 32), 2, 2, 10) for c in (16, 64, 256, 1024, 2048)},
     "classes": {c: Case((16, 64, 32, 32), 2, 2, c) for c in (2, 10, 32, 65, 100, 316, 1000)},
     "window": {k: Case((16, 32, 48, 48), k, k, 10) for k in (2, 3, 4, 6, 8)},
 }
 
 
 def measure_growth(sweep: str, *, seconds: float) -> Iterator[dict[str, Any]]:
-    """Time evaluation by max and multipartite pooling along one sweep, contiguous layout.
+    """Time evaluation by max and multipartite pooling along one sweep, in both layouts; a row a layout and pooling.
 
     Examples
     --------
-    >>> [row["at"] for row in measure_growth("window", seconds=0.001)]
-    [2, 3, 4, 6, 8]
+    >>> row = next(measure_growth("window", seconds=0.001))
+    >>> row["at"], row["layout"], row["pooling"]
+    (2, 'contiguous', 'max')
     """
     for at, case in SWEEPS[sweep].items():
-        rows = measure(case, channels_last=False, seconds=seconds, others=False, memory=False, phases=("evaluation",))
-        taken = {row["pooling"]: row["ms"] for row in rows}
-        ratio = taken["multipartite"] / taken["max"]
-        yield {
-            "sweep": sweep,
-            "at": at,
-            "max_ms": taken["max"],
-            "multipartite_ms": taken["multipartite"],
-            "ratio": ratio,
-        }
+        for last in (False, True):
+            for row in measure(
+                case, channels_last=last, seconds=seconds, others=False, memory=False, phases=("evaluation",)
+            ):
+                yield {"sweep": sweep, "at": at, **{name: row[name] for name in ("layout", "pooling", "ms", "ratio")}}

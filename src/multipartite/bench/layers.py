@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +13,17 @@ from torch import Tensor, nn
 
 from multipartite import pooling
 from multipartite.bench.timing import interleave, peak_bytes
+from multipartite.errors import MultipartiteWarning
 from multipartite.labels import supervise
 
-__all__ = ["CASES", "PHASES", "Case", "measure"]
+__all__ = ["CASES", "OURS", "PHASES", "Case", "measure"]
 
+OURS = (
+    "multipartite-printed",
+    "multipartite",
+    "multipartite:criterion=energy",
+    "multipartite:assignment=lines,focus=0.5",
+)
 PHASES = ("evaluation", "forward+backward", "training step")
 
 
@@ -94,7 +103,7 @@ def measure(
 
 
 def _layers(case: Case, others: bool) -> dict[str, nn.Module]:
-    names = ["max", "multipartite-printed", "multipartite", *(["average", "stochastic"] if others else [])]
+    names = ["max", *OURS, *(["average", "stochastic"] if others else [])]
     layers: dict[str, nn.Module] = {
         name: pooling.create(name, case.kernel, case.stride, num_classes=case.classes, dims=case.dims) for name in names
     }
@@ -108,7 +117,7 @@ def _layers(case: Case, others: bool) -> dict[str, nn.Module]:
 
 
 def _call(pool: nn.Module, x: Tensor, labels: Tensor, phase: str) -> Callable[[], object]:
-    """One step of a phase; `training step` alone updates statistics and refits."""
+    """One step of a phase; both others train, and `training step` alone updates statistics and refits."""
     if phase == "evaluation":
 
         def evaluate() -> object:
@@ -120,12 +129,16 @@ def _call(pool: nn.Module, x: Tensor, labels: Tensor, phase: str) -> Callable[[]
     leaf = x.clone().requires_grad_(True)
     with torch.no_grad():
         slope = torch.ones_like(pool.eval()(x))
-    training = phase == "training step"
+    learning = phase == "training step"
 
     def step() -> None:
-        pool.train(training)
+        pool.train()
         leaf.grad = None
-        with supervise(labels):
+        with supervise(labels) if learning else nullcontext():
             pool(leaf).backward(slope)
 
+    if not learning:
+        with warnings.catch_warnings():  # it is on purpose that it has no labels
+            warnings.simplefilter("ignore", MultipartiteWarning)
+            step()
     return step

@@ -1,4 +1,4 @@
-"""Whole networks: samples a second in training and evaluation, as a ratio to the same network with max pooling."""
+"""Whole networks in both memory layouts: samples a second, as a ratio to max pooling in the layout that is its best."""
 
 from __future__ import annotations
 
@@ -16,47 +16,63 @@ from multipartite.experiments.run import networks
 from multipartite.labels import supervise
 from multipartite.pooling.learning import SupervisedLayer
 
-__all__ = ["NETWORKS", "POOLINGS", "measure"]
+__all__ = ["LAYOUTS", "NETWORKS", "POOLINGS", "measure"]
 
 NETWORKS: dict[str, tuple[int, int, int]] = {"lenet": (1, 28, 28), "zeiler": (3, 32, 32)}
-POOLINGS = ("max", "multipartite-printed", "multipartite", "average", "stochastic")
+LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+POOLINGS = (
+    "max",
+    "multipartite-printed",
+    "multipartite",
+    "multipartite:criterion=energy",
+    "multipartite:assignment=lines,focus=0.5",
+    "average",
+    "stochastic",
+)
 
 
 def measure(
     network: str, *, seconds: float, batch: int = 100, poolings: tuple[str, ...] = POOLINGS, memory: bool = True
 ) -> Iterator[dict[str, Any]]:
-    """Time training steps and evaluation of `network`; a row a pooling and phase.
+    """Time training steps and evaluation of `network`; a row a phase, layout and pooling, the first of which is max.
 
     Examples
     --------
     >>> rows = list(measure("lenet", seconds=0.01, batch=4, poolings=("max", "average"), memory=False))
-    >>> [(row["pooling"], row["phase"]) for row in rows]
-    [('max', 'training'), ('average', 'training'), ('max', 'evaluation'), ('average', 'evaluation')]
+    >>> [(row["layout"], row["pooling"]) for row in rows if row["phase"] == "training"]
+    [('contiguous', 'max'), ('contiguous', 'average'), ('channels_last', 'max'), ('channels_last', 'average')]
     """
     shape = NETWORKS[network]
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(batch, *shape, generator=generator)
+    images = torch.randn(batch, *shape, generator=generator)
     labels = torch.randint(0, 10, (batch,), generator=generator)
     models = {
-        word: networks.build(network, channels=shape[0], size=shape[1:], num_classes=10, pooling_word=word)
+        (layout, word): networks.build(
+            network, channels=shape[0], size=shape[1:], num_classes=10, pooling_word=word
+        ).to(memory_format=memory_format)  # type: ignore[call-overload]
+        for layout, memory_format in LAYOUTS.items()
         for word in poolings
     }
+    inputs = {layout: images.to(memory_format=memory_format) for layout, memory_format in LAYOUTS.items()}
+    plain = [(layout, poolings[0]) for layout in LAYOUTS]
     for phase, make in (("training", _training), ("evaluation", _evaluation)):
-        calls = {word: make(model, x, labels) for word, model in models.items()}
-        timings = interleave(calls, seconds=seconds, least=21)
-        peaks = {word: peak_bytes(call) for word, call in calls.items()} if memory else {}
-        for word, t in timings.items():
+        calls = {(layout, word): make(model, inputs[layout], labels) for (layout, word), model in models.items()}
+        timings = interleave(calls, seconds=seconds, least=21, yardsticks=plain)
+        best = min(plain, key=lambda name: timings[name].median)
+        peaks = {name: peak_bytes(call) for name, call in calls.items()} if memory else {}
+        for (layout, word), t in timings.items():
             yield {
                 "network": network,
                 "batch": batch,
                 "phase": phase,
+                "layout": layout,
                 "pooling": word,
                 "samples_per_second": batch / t.median,
                 "speed_ratio": 1 / t.ratio,
                 "speed_ratio_low": 1 / t.ratio_high,
                 "speed_ratio_high": 1 / t.ratio_low,
-                "memory_ratio": peaks[word] / peaks[poolings[0]] if memory else None,
-                "learning_share": _learning_share(calls[word], t.n) if phase == "training" else 0.0,
+                "memory_ratio": peaks[layout, word] / peaks[best] if memory else None,
+                "learning_share": _learning_share(calls[layout, word], t.n) if phase == "training" else 0.0,
                 "n": t.n,
             }
 

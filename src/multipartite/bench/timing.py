@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
 __all__ = ["Timing", "interleave", "peak_bytes"]
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,14 @@ class Timing:
     n: int
 
 
-def interleave(calls: Mapping[str, Callable[[], object]], *, seconds: float = 1.0, least: int = 7) -> dict[str, Timing]:
-    """Time calls in turn, round after round; the first is the yardstick of the ratios.
+def interleave(
+    calls: Mapping[K, Callable[[], object]],
+    *,
+    seconds: float = 1.0,
+    least: int = 7,
+    yardsticks: Collection[K] = (),
+) -> dict[K, Timing]:
+    """Time calls in turn, round after round; the first is the yardstick of the ratios, or the best of `yardsticks`.
 
     A slow moment of the machine then meets all of them alike. A ratio is taken within its round.
 
@@ -40,6 +49,8 @@ def interleave(calls: Mapping[str, Callable[[], object]], *, seconds: float = 1.
         About how long to go on, all calls together.
     least : int
         How many rounds at least.
+    yardsticks : collection of names, optional
+        The one with the lowest median is what the others are held against.
 
     Examples
     --------
@@ -49,7 +60,7 @@ def interleave(calls: Mapping[str, Callable[[], object]], *, seconds: float = 1.
     """
     for call in calls.values():
         call()  # warm up: allocator, thread pool, lazy initialisation
-    times: dict[str, list[float]] = {name: [] for name in calls}
+    times: dict[K, list[float]] = {name: [] for name in calls}
     begin, rounds = time.perf_counter(), 0
     while rounds < least or time.perf_counter() - begin < seconds:
         for name, call in calls.items():
@@ -58,7 +69,7 @@ def interleave(calls: Mapping[str, Callable[[], object]], *, seconds: float = 1.
             times[name].append(time.perf_counter() - start)
         rounds += 1
     taken = {name: torch.tensor(t, dtype=torch.float64) for name, t in times.items()}
-    yardstick = next(iter(taken.values()))
+    yardstick = min((taken[name] for name in yardsticks), key=torch.median, default=next(iter(taken.values())))
     return {name: _summary(t, t / yardstick) for name, t in taken.items()}
 
 
