@@ -1,0 +1,158 @@
+"""What gather, assignment, focus and labels are worth: LeNet on digits among distractors, five seeds.
+
+Every setting of the two steps is trained with every seed, on one data set at a time::
+
+    python benchmarks/two_steps.py cluttered-mnist [--limit 5000] [--epochs 20] [--seeds 5] [--jobs 2]
+    python benchmarks/two_steps.py background-mnist
+    python benchmarks/two_steps.py --write docs/two-steps.md
+
+The data sets are looked for where ``multipartite compare`` looks. What is finished under ``--out`` is not trained
+again, so a study that was stopped goes on. The last line makes tables of all that is there: a row a setting, and for
+every kind of score the setting that validation chooses, with its paired differences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from multipartite.experiments.grid.comparison import Grid, train_grid
+from multipartite.experiments.report.collection import collect
+from multipartite.experiments.report.estimates import difference, estimate
+from multipartite.experiments.run.config import RunConfig
+from multipartite.experiments.run.store import Summary
+from multipartite.words import Places
+
+LINES = "multipartite:assignment=lines,focus=0"
+FOCUS = ("0.25", "0.5", "0.75", "auto")
+SCORES = ("information", "kl", "energy")
+UNIFORM = "multipartite:temperature=inf"
+DRAWS = {
+    "information": "multipartite:criterion=information",
+    "kl": "multipartite",
+    "energy": "multipartite:criterion=energy",
+}
+GATHERS = ("multipartite:gather=None", "multipartite:gather=average", "multipartite:gather=stochastic")
+ASSIGNMENTS = ("multipartite:assignment=hard", "multipartite:assignment=soft")
+
+Runs = Mapping[int, Summary]
+
+
+def focused(score: str) -> list[str]:
+    """Lines with a focus, by one kind of score: in the last layer alone, and in all."""
+    found = []
+    for focus in FOCUS:
+        if (focus, score) != ("auto", "energy"):  # which learns nothing that could tell
+            word = f"multipartite:assignment=lines,focus={focus},criterion={score}"
+            found += [f"{LINES}|{word}", word]
+    return found
+
+
+def words() -> list[str]:
+    """Every setting of the study, as a pooling word."""
+    plain = ["max", "stochastic", "multipartite-printed", *DRAWS.values(), UNIFORM, LINES, *GATHERS, *ASSIGNMENTS]
+    return plain + [word for score in SCORES for word in focused(score)]
+
+
+def pages(out: Path) -> Iterator[str]:
+    """Lines of the page: every data set that was studied."""
+    yield from INTRODUCTION
+    for folder in sorted(path for path in out.iterdir() if (path / "runs").is_dir()):
+        collection = collect(folder)
+        runs = {str(Places.parse(word)): found for word, found in collection.summaries.items()}
+        config = collection.config
+        seeds = sorted({len(found) for found in runs.values()})
+        yield from ["", f"## {config.dataset}", ""]
+        yield (
+            f"{config.limit:,} training images, a tenth of them for validation; {config.network}, {config.epochs} "
+            f"epochs, {' to '.join(map(str, seeds))} seeds a setting. Errors in percent, mean ± standard deviation; "
+            "differences are of test errors, paired by seed, with their 95% interval, bold where it excludes zero."
+        )
+        yield from table(runs)
+        yield from labels(runs)
+
+
+def table(runs: Mapping[str, Runs]) -> Iterator[str]:
+    """Give a row a setting, the lowest validation error first."""
+    yield from ["", "| setting | validation | test | minus max | minus uniform lines |", "|---|---:|---:|---:|---:|"]
+    for word in sorted(runs, key=lambda word: validation(runs[word])):
+        versus = [minus(runs, word, other) for other in ("max", LINES)]
+        parts = (estimate(list(part.values())) for part in (errors(runs[word], "validation"), errors(runs[word])))
+        yield f"| `{word.replace('|', chr(92) + '|')}` | {' | '.join(map(str, parts))} | {' | '.join(versus)} |"
+
+
+def labels(runs: Mapping[str, Runs]) -> Iterator[str]:
+    """Tell what labels add: every kind of score, as validation sets it, against energy and uniform."""
+    yield from ["", "What labels add, each kind of score with the setting that validation chooses for it:", ""]
+    yield from ["| | score | chosen | test | minus energy | minus uniform |", "|---|---|---|---:|---:|---:|"]
+    draws = {score: [word] for score, word in DRAWS.items()}
+    lines = {score: focused(score) for score in SCORES}
+    for kind, candidates, uniform in (("draws", draws, UNIFORM), ("lines", lines, LINES)):
+        chosen = {score: best(runs, each) for score, each in candidates.items()}
+        for score, word in chosen.items():
+            if word is None:
+                continue
+            energy = minus(runs, word, chosen["energy"]) if score != "energy" else ""
+            test = estimate(list(errors(runs[word]).values()))
+            shown = word.replace("|", "\\|")
+            yield f"| {kind} | {score} | `{shown}` | {test} | {energy} | {minus(runs, word, uniform)} |"
+
+
+def best(runs: Mapping[str, Runs], candidates: Iterable[str]) -> str | None:
+    """Which has the lowest mean validation error."""
+    known = [name for name in map(canonical, candidates) if name in runs]
+    return min(known, key=lambda name: validation(runs[name]), default=None)
+
+
+def minus(runs: Mapping[str, Runs], word: str | None, other: str | None) -> str:
+    """Difference of test errors, in words; empty where there is nothing to compare."""
+    if word is None or other is None or (word := canonical(word)) == (other := canonical(other)):
+        return ""
+    found = difference(errors(runs[word]), errors(runs[other])) if word in runs and other in runs else None
+    return "" if found is None else f"**{found}**" if found.settled else str(found)
+
+
+def errors(found: Runs, part: str = "test") -> dict[int, float]:
+    """Top-1 errors by seed."""
+    return {seed: getattr(summary, part).top1 for seed, summary in found.items()}
+
+
+def validation(found: Runs) -> float:
+    """Mean validation error."""
+    return statistics.fmean(errors(found, "validation").values())
+
+
+def canonical(word: str) -> str:
+    """One spelling for every word."""
+    return str(Places.parse(word))
+
+
+INTRODUCTION = """# What the two steps are worth
+
+Made by `benchmarks/two_steps.py` out of the runs in `results/two-steps`. LeNet pools twice; `word|word` gives the first
+layer uniform lines and the second what it says. Settings are chosen by validation error, never by test error.
+`multipartite` alone gathers the maximum and draws by `kl`; `temperature=inf` and `focus=0` are uniform; `energy` is the
+same without labels. `focus=auto` with `energy` would be uniform, since nothing is learned.""".splitlines()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", nargs="?", help="train on this data set")
+    parser.add_argument("--out", type=Path, default=Path("results/two-steps"))
+    parser.add_argument("--write", type=Path, help="write the tables of all data sets here")
+    parser.add_argument("--limit", type=int, default=5000)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=2)
+    chosen = parser.parse_args()
+    if chosen.dataset:
+        base = RunConfig(chosen.dataset, network="lenet", limit=chosen.limit, epochs=chosen.epochs, threads=1)
+        train_grid(Grid(base, words(), chosen.seeds), chosen.out / chosen.dataset, workers=chosen.jobs)
+    if chosen.write:
+        chosen.write.write_text("\n".join(pages(chosen.out)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
