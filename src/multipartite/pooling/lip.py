@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multipartite.errors import InputError
+from multipartite.instance_ranking import as_channels_last, is_channels_last
 from multipartite.pooling.sums import window_sum
 from multipartite.pooling.weights import WeightedPool
 from multipartite.pooling.window import Size, Window, widened
@@ -79,8 +80,10 @@ def _pool(x: Tensor, window: Window, weight: Tensor, scale: Tensor, shift: Tenso
 def _logits(a: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     dims = a.ndim - 2
     z = _CONV[dims](a, weight.reshape(*weight.shape, *[1] * dims))
-    # of groups of one channel: torch's instance normalisation refuses maps of one pixel
-    return _STEEPEST * torch.group_norm(z, z.shape[1], scale, shift, _EPS).sigmoid()
+    # by groups of one channel: torch's instance normalisation refuses maps of one pixel. The maps of an image are
+    # taken one after the other, which is several times faster, two copies included, than side by side
+    normed = torch.group_norm(z.contiguous(), z.shape[1], scale, shift, _EPS)
+    return _STEEPEST * (as_channels_last(normed) if is_channels_last(a) else normed).sigmoid()
 
 
 class _LIPPool(WeightedPool):

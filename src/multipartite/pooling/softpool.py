@@ -66,8 +66,8 @@ def _by_sums(a: Tensor, window: Window) -> Tensor | None:
         return None
     e = a.exp()
     total = window_sum(e, window)
-    low, high = torch.aminmax(total.detach())
-    if not 1 / _SAFE < low.item() <= high.item() < _SAFE:
+    seen = total.detach()
+    if not 1 / _SAFE < seen.amin().item() <= seen.amax().item() < _SAFE:
         return None
     kept = torch.is_grad_enabled() and a.requires_grad  # else what is no longer needed is written over
     return window_sum(a * e if kept else e.mul_(a), window) / total

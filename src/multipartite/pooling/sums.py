@@ -45,9 +45,9 @@ def window_sum(x: Tensor, window: Window, taps: Sequence[Sequence[float]] | None
     weights: Taps = tuple(
         (1.0,) * k if taps is None else tuple(taps[axis]) for axis, k in enumerate(window.kernel_size)
     )
-    if taps is None and window.dims == 2 and max(window.dilation) == 1 and is_channels_last(x):
+    if taps is None and _is_for_torch(x, window):
         sizes = (window.kernel_size, window.stride, window.padding, window.ceil_mode)
-        return F.avg_pool2d(x, *sizes, divisor_override=1)  # torch's own, which is fast in this layout
+        return F.avg_pool2d(x, *sizes, divisor_override=1)
     out = window.out_size(x.shape[2:])
     padded = window.padded(x, 0.0, out)
     steps: _Steps = [
@@ -67,12 +67,20 @@ def window_mean(x: Tensor, window: Window) -> Tensor:
     >>> window_mean(torch.tensor([[[2.0, 4.0, 9.0]]]), Window.of(2, 2, 1, dims=1))
     tensor([[[2.0000, 6.5000]]])
     """
+    if _is_for_torch(x, window):
+        sizes = (window.kernel_size, window.stride, window.padding, window.ceil_mode)
+        return F.avg_pool2d(widened(x), *sizes, count_include_pad=False).to(x.dtype)
     total = window_sum(widened(x), window)
     if window.ceil_mode or any(window.padding):
         mean = total / window_sum(total.new_ones(1, 1, *x.shape[2:]), window)
     else:
         mean = total / math.prod(window.kernel_size)
     return mean.to(x.dtype)
+
+
+def _is_for_torch(x: Tensor, window: Window) -> bool:
+    """Whether torch's own average pooling is the fastest: where the channels of a pixel lie side by side."""
+    return window.dims == 2 and max(window.dilation) == 1 and is_channels_last(x)
 
 
 def _contract(x: Tensor, steps: _Steps, out: tuple[int, ...]) -> Tensor:
