@@ -7,15 +7,18 @@ from numbers import Integral
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from multipartite.errors import InputError
 from multipartite.instance_ranking import is_channels_last
 from multipartite.pooling.gather import gather
-from multipartite.pooling.sums import window_sum
 from multipartite.pooling.window import Pool, Size, Window, widened
+from multipartite.statistics import full_precision
 
 __all__ = ["BlurPool1d", "BlurPool2d", "BlurPool3d", "blur_pool"]
+
+_CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def blur_pool(
@@ -60,10 +63,13 @@ def blur_pool(
 def _pool(x: Tensor, window: Window, width: int) -> Tensor:
     x, batched = window.as_batch(x)
     y = _reflected(widened(gather(x, window, "max")), width)
-    ones = (1,) * window.dims
-    filtering = Window((width,) * window.dims, window.stride, (0,) * window.dims, ones)
-    taps = [math.comb(width - 1, i) / 2 ** (width - 1) for i in range(width)]
-    pooled = window_sum(y, filtering, [taps] * window.dims).to(x.dtype)
+    taps = y.new_tensor([math.comb(width - 1, i) / 2 ** (width - 1) for i in range(width)])
+    kernel = taps
+    for _ in range(window.dims - 1):
+        kernel = kernel[..., None] * taps
+    with full_precision(x):
+        weight = kernel.expand(y.shape[1], 1, *kernel.shape)
+        pooled = _CONV[window.dims](y, weight, stride=window.stride, groups=y.shape[1]).to(x.dtype)
     return pooled if batched else pooled[0]
 
 
@@ -71,11 +77,14 @@ def _reflected(y: Tensor, width: int) -> Tensor:
     """Pad every axis by what the filter lacks, mirrored at the first and the last pixel."""
     if width == 1:
         return y
+    before, after = (width - 1) // 2, width // 2
+    if not torch.compiler.is_compiling() and min(y.shape[2:]) > after:  # a graph is for any size
+        return F.pad(y, [before, after] * (y.ndim - 2), mode="reflect")
     z = y.movedim(1, -1) if is_channels_last(y) else y
     first = 1 if z is not y else 2  # of the spatial dimensions
     for axis in range(first, first + y.ndim - 2):
         n = z.shape[axis]
-        place = torch.arange(n + width - 1, device=y.device) - (width - 1) // 2
+        place = torch.arange(n + width - 1, device=y.device) - before
         period = torch.full_like(place, torch.sym_max(2 * (n - 1), 1))
         place = place.remainder(period)
         z = z.index_select(axis, torch.minimum(place, period - place))

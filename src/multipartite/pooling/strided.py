@@ -54,7 +54,7 @@ def _pool(x: Tensor, window: Window) -> Tensor:
             steps = (-start).clamp_min(0).add(d - 1).div(d, rounding_mode="floor")  # through the padding
             y = y.index_select(axis, start + steps * d)
         else:
-            y = y.narrow(axis, 0, (o - 1) * s + 1)[(slice(None),) * axis + (slice(None, None, s),)]
+            y = y[(slice(None),) * axis + (slice(0, (o - 1) * s + 1, s),)]
     y = y.movedim(-1, 1).clone() if first == 1 else y.clone()  # never a view: an in-place step after it is harmless
     return y if batched else y[0]
 
