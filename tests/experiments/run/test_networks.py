@@ -136,10 +136,7 @@ def test_a_network_starts_from_the_seed_and_equal_whatever_the_pooling(network):
     def start(word, seed=3):
         torch.manual_seed(torch.randint(1000, ()).item())  # whatever was drawn before must not matter
         net = build(network, channels=3, size=(16, 16), pooling_word=word, seed=seed)
-        poolings = {
-            id(p) for _, layer, _ in networks.pooling_layers(net, torch.zeros(1, 3, 16, 16)) for p in layer.parameters()
-        }
-        return digest({name: p for name, p in net.named_parameters() if id(p) not in poolings})
+        return digest(networks.common_parameters(net))
 
     assert len({start(word) for word in WORDS}) == 1
     assert start("max", 4) != start("max", 3)
@@ -155,6 +152,14 @@ def test_weights_of_a_pooling_come_from_the_seed_and_shift_no_others():
     assert not any(torch.equal(a, b) for a, b in zip(again, other, strict=True))
     gated, plain = (build("lenet", pooling_word=w, seed=5) for w in ("networks_of_others:Gated", "max"))
     assert torch.equal(gated.full.weight, plain.full.weight)
+
+
+def test_what_poolings_have_in_common_is_all_but_their_own_weights():
+    plain, gated = (build("lenet", pooling_word=word) for word in ("max", "gated"))
+    common = networks.common_parameters(gated)
+    assert common.keys() == dict(plain.named_parameters()).keys()
+    assert gated.pool1.mask is not None
+    assert len(list(gated.parameters())) == len(common) + 2
 
 
 @pytest.mark.parametrize("word", pooling.available())

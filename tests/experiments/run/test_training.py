@@ -82,7 +82,9 @@ def test_stopped_and_gone_on_the_bits_are_the_same(tmp_path, word, steps):
     assert results(tmp_path / "parts") == results(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("option", [{"augment": True}, {"label_smoothing": 0.1}, {"mixup": 0.2}], ids=str)
+@pytest.mark.parametrize(
+    "option", [{"augment": True}, {"label_smoothing": 0.1}, {"mixup": 0.2}, {"network": "modern:width=2"}], ids=str
+)
 def test_what_is_done_to_the_batches_goes_on_to_the_same_bits(tmp_path, option):
     config = dataclasses.replace(SMALL, pooling="multipartite", **option)
     plain = train_run(dataclasses.replace(SMALL, pooling="multipartite"), tmp_path / "plain")

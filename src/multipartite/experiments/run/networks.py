@@ -32,6 +32,7 @@ __all__ = [
     "Recipe",
     "available",
     "build",
+    "common_parameters",
     "find",
     "pooling_layers",
     "register",
@@ -286,6 +287,19 @@ def build(
             inside = {id(part) for _, layer in _outermost(net) for part in layer.modules()}
             start([layer for layer in net.modules() if id(layer) not in inside], seed)
     return net
+
+
+def common_parameters(net: nn.Module) -> dict[str, Tensor]:
+    """Parameters of a network but for those of its pooling layers: what all poolings have in common, by name.
+
+    Examples
+    --------
+    >>> net = build("lenet", channels=1, size=(28, 28), num_classes=10, pooling_word="lip")
+    >>> sorted({name.partition(".")[0] for name in common_parameters(net)})
+    ['classes', 'conv1', 'conv2', 'full']
+    """
+    inside = {id(p) for _, layer in _outermost(net) for p in layer.parameters()}
+    return {name: p for name, p in net.named_parameters() if id(p) not in inside}
 
 
 def _made(word: Word, network: Network, **given: Any) -> nn.Module:

@@ -121,8 +121,8 @@ class Epoch(_Record):
 class Summary(_Record):
     """What a finished run amounts to; `train`, `validation` and `test` are measured with the final weights.
 
-    `initial`, `order` and `final` are digests of the initial weights, of the batch order and of the final
-    state: equal digests, equal bits.
+    `initial`, `order` and `final` are digests of the initial weights, but for those of the poolings, of the batch
+    order and of the final state: equal digests, equal bits.
     """
 
     key: str

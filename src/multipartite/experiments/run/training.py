@@ -206,7 +206,7 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
     peak = PeakMemory(fabric.device)
 
     # Network and optimiser.
-    initial = checkpoint.digest(dict(net.named_parameters()))
+    initial = checkpoint.digest(networks.common_parameters(net))
     net.to(memory_format=layout)  # type: ignore[call-overload]
     sgd = torch.optim.SGD(net.parameters(), recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay)
     model, optimizer = fabric.setup(net, sgd)
