@@ -10,7 +10,7 @@ else
 SELECT := -m "not slow"
 endif
 
-.PHONY: help demo test lint types tests coverage format figures bench bench-check clean
+.PHONY: help demo test lint types tests coverage format figures docs bench bench-check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,7 +27,7 @@ help: ## list the targets
 
 .venv/for-test: .venv/for-demo
 	@echo "Installing the tools that the tests need ..."
-	@$(PIP) -e '.[experiments,export,dev]' && touch $@
+	@$(PIP) -e '.[experiments,export,docs,dev]' && touch $@
 
 demo: .venv/for-demo ## compare pooling methods on scikit-learn's digits and report
 	@echo "Comparing pooling methods on scikit-learn's digits, 5 seeds each: about two minutes on two cores ..."
@@ -53,6 +53,13 @@ format: .venv/for-test ## format the code
 figures: .venv/for-demo ## draw the pictures of the documentation anew
 	@$(BIN)/python docs/figures.py && $(BIN)/python docs/figure_kept.py && $(BIN)/python docs/figure_two_steps.py && $(BIN)/python docs/figure_made.py
 
+.venv/for-docs: .venv/for-demo
+	@echo "Installing what the site needs ..."
+	@$(PIP) -e '.[experiments,docs]' && touch $@
+
+docs: .venv/for-docs ## build the site in site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "open site/index.html"
+
 bench: .venv/for-demo ## time the layers and networks against max pooling
 	@$(BIN)/multipartite bench
 
@@ -60,4 +67,4 @@ bench-check: .venv/for-demo ## say what got slower by more than 25% than benchma
 	@$(BIN)/multipartite bench --quick --threads 2 --check benchmarks/baseline.json
 
 clean: ## remove the environment and what the commands wrote
-	@rm -rf .venv demo runs build dist htmlcov .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv demo runs site build dist htmlcov .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis

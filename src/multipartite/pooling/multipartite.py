@@ -83,9 +83,9 @@ def multipartite_pool(
         As in ``F.max_pool2d``; with ``gather="max"`` indices name, channel by channel, where the maximum came from.
     groups : int
         Number of groups where `factor` is None.
-    gather : {None, "max", "average", "stochastic"}
+    gather : {"max", "average", "stochastic", None}
         What a pixel takes from its window first.
-    assignment : {"hard", "soft", "stochastic", "lines"}
+    assignment : {"stochastic", "lines", "hard", "soft"}
         What becomes of the scored map.
     temperature : float > 0
         For `soft` and `stochastic`; infinite is uniform.
@@ -370,9 +370,9 @@ class MultipartitePool2d(_MultipartitePool):
         How many classes the labels tell apart; not needed where no score of classes is looked at.
     num_channels : int, optional
         Known from the first forward or by ``load_state_dict`` where not given.
-    gather : {None, "max", "average", "stochastic"}
+    gather : {"max", "average", "stochastic", None}
         What a pixel takes from the window around it before anything is chosen; None is the paper.
-    assignment : {"hard", "soft", "stochastic", "lines"}
+    assignment : {"stochastic", "lines", "hard", "soft"}
         What becomes of the scored map; "hard" is the paper's Alg. 3.
     criterion : str
         How far a class is from the others, a name of :func:`multipartite.criteria.for_rows`; "energy" needs no
