@@ -297,4 +297,5 @@ def _map_and_reduce(x: Tensor, fold: Fold) -> Tensor:
 
 
 def _energy(x: Tensor, groups: int) -> Tensor:
-    return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]).square().sum(2)
+    pixels = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    return torch.linalg.vector_norm(pixels, dim=2).square()  # reads the map once; its squares are never held
