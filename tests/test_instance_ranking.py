@@ -13,7 +13,7 @@ from torch.testing import assert_close
 import reference
 from multipartite.criteria import CRITERIA, row_form
 from multipartite.errors import InputError
-from multipartite.instance_ranking import fold, one_versus_rest, projected_variance
+from multipartite.instance_ranking import Fold, fold, leading, one_versus_rest, projected_variance
 from multipartite.projection import METHODS, supervised_projection
 from multipartite.statistics import ClassStatistics
 from samples import AWKWARD, blobs, statistics_of
@@ -229,3 +229,54 @@ def test_rank_criteria_are_refused_for_instances_with_the_reason(name):
 def test_unknown_criteria_are_refused():
     with pytest.raises(InputError, match="unknown criterion 'fisher'"):
         row_form("fisher")
+
+
+def rows_of_few_directions(n, seed, d=40, telling=3):
+    """Rows of five classes, and a factor of d columns of which `telling` make nearly all of the score."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(5, (n,), generator=generator)
+    X = torch.randn(n, d, generator=generator, dtype=torch.float64) + labels[:, None] / 5
+    turn = torch.linalg.qr(torch.randn(d, d, generator=torch.Generator().manual_seed(7), dtype=torch.float64)).Q
+    sizes = torch.where(torch.arange(d) < telling, 1.0, 1e-3).double()
+    return X, labels, Fold.quadratic((turn * sizes @ turn.flip(0))[None])
+
+
+def picks(folded, X):
+    """Which of every four rows scores highest."""
+    return folded.score(X)[0].reshape(-1, 4).argmax(1)
+
+
+def test_few_directions_that_decide_are_found_from_the_statistics():
+    X, labels, folded = rows_of_few_directions(4000, seed=0)
+    cut = leading(ClassStatistics(5, 40).update(X, labels), folded)
+    used = (cut.factor[0] != 0).any(0)
+    assert used.tolist() == [True] * 16 + [False] * 24
+    fresh = rows_of_few_directions(40000, seed=1)[0]
+    assert (picks(cut, fresh) == picks(folded, fresh)).double().mean() >= 0.99
+
+
+def test_directions_that_all_count_are_all_kept():
+    X, labels, _ = rows_of_few_directions(4000, seed=0)
+    folded = Fold.quadratic(torch.eye(40, dtype=torch.float64)[None])
+    assert leading(ClassStatistics(5, 40).update(X, labels), folded) is folded
+
+
+def test_a_rank_that_is_given_is_the_best_of_its_size():
+    X, labels, folded = rows_of_few_directions(4000, seed=0)
+    statistics = ClassStatistics(5, 40).update(X, labels)
+    cut = leading(statistics, folded, 2)
+    assert (cut.factor[0] != 0).any(0).sum() == 2
+    second = X.T @ X / len(X)  # the moment about zero, which the score sees
+    h = torch.linalg.eigvalsh(folded.factor[0].T @ second @ folded.factor[0])
+    assert_close(cut.score(X)[0].mean(), h[-2:].sum())
+    assert_close(leading(statistics, folded, 39).score(X).mean(), h[-39:].sum())
+    assert leading(statistics, folded, 40) is folded
+    assert leading(statistics, folded, None) is folded
+
+
+@pytest.mark.parametrize("name", ["ttest", "information"])
+def test_forms_that_are_not_quadratic_keep_their_columns(name):
+    X, labels = blobs(4, 3)
+    statistics = statistics_of(X, labels)
+    folded = fold(statistics, supervised_projection(statistics), name)
+    assert leading(statistics, folded, 1) is folded

@@ -24,6 +24,7 @@ __all__ = [
     "fold",
     "is_channels_last",
     "is_exporting",
+    "leading",
     "one_versus_rest",
     "projected_variance",
     "score_map",
@@ -31,7 +32,10 @@ __all__ = [
 
 _FLOOR = 1e-12  # the least variance, as a share of the largest
 _CHUNK = 1 << 19  # numbers of the map that are held at a time
-_NARROW = 16  # a rank below this is filled up, to whole vectors
+_NARROW = 16  # a rank below this is filled up, to whole vectors, and one above it is cut to a multiple
+_AGREEMENT = 0.99  # share of the picks that a factor of lower rank leaves as they are
+_TELLING = 0.01  # share of the sum of squares that columns without a say in those picks do not have
+_WINDOWS, _PIXELS = 512, 4  # on how many made windows, of how many pixels each, that is measured
 _LARGE = 1e15  # squares of numbers beyond this, summed, may be too large for single precision
 
 
@@ -155,6 +159,60 @@ def fold(statistics: ClassStatistics, A: Tensor, name: str = "kl") -> Fold:
     folded = form.fold(OneVersusRest(statistics, A, contrast, s, _mean_of_others(s, m), m * (k > 1)))
     constant = A.new_zeros(len(A)) if form.has_offset else one_versus_rest(torch.zeros_like(s), s, m, name).sum(-1)
     return Fold(*folded, constant, form)
+
+
+@torch.no_grad()
+def leading(statistics: ClassStatistics, folded: Fold, rank: int | str | None = "auto") -> Fold:
+    """Turn the columns of a quadratic factor so that few of them decide, and set the others to zero.
+
+    A rotation of h = x factor leaves ||h||^2 as it is; this one takes the eigenvectors of E[h h^T], largest first. With
+    ``rank="auto"`` as many are kept as it takes for 99% of the picks to agree with those of the whole factor: picks in
+    windows of four pixels of a class, drawn from Gaussians with the means and the covariance that the statistics hold.
+    What is kept is a multiple of 16, and a factor of 16 columns or fewer is left as it is: fewer would not be faster.
+
+    Parameters
+    ----------
+    statistics : ClassStatistics
+        What the factor was folded from.
+    folded : Fold
+        From :func:`fold`; one that is not quadratic is returned as it is.
+    rank : int, "auto" or None
+        How many columns to keep; None for all.
+
+    Examples
+    --------
+    >>> statistics = ClassStatistics(3, 2).update([[0.0, 1.0], [2.0, 1.0], [9.0, 1.5], [11.0, 0.5]], [0, 0, 1, 1])
+    >>> leading(statistics, Fold.quadratic(torch.eye(2, dtype=torch.float64)[None]), 1).factor.abs()
+    tensor([[[0.9947, 0.0000],
+             [0.1026, 0.0000]]], dtype=torch.float64)
+    """
+    F = folded.factor
+    g, _, r = F.shape
+    least = rank if isinstance(rank, int) else _NARROW
+    if not isinstance(folded.form, Quadratic) or rank is None or r <= least:
+        return folded
+    M, prior = statistics.class_means.to(F) @ F, statistics.prior.to(F)  # [g, c, r]
+    Sw = F.mT @ statistics.within.to(F) @ F
+    shares, U = torch.linalg.eigh(Sw + (M * prior[:, None]).mT @ M)
+    U = U.flip(-1)
+    if rank == "auto" and (shares[:, :_NARROW].sum(-1) > _TELLING * shares.sum(-1)).any():
+        return folded  # even the last columns tell too much for 99 picks in a hundred to do without them
+    kept = least
+    if rank == "auto":
+        generator = torch.Generator().manual_seed(0)  # every process makes the same windows
+        classes = torch.multinomial(prior.cpu().clamp_min(0), _WINDOWS, replacement=True, generator=generator)
+        noise = torch.randn(g, _WINDOWS * _PIXELS, r, generator=generator).to(F)
+        values, V = torch.linalg.eigh(U.mT @ Sw @ U)
+        h = (noise * values.clamp_min(0).sqrt()[:, None, :]) @ V.mT
+        h = h.reshape(g, _WINDOWS, _PIXELS, r) + (M @ U)[:, classes.to(F.device), None, :]
+        picks = h.square_().cumsum(-1).argmax(2)  # [g, windows, r]: by the first columns, up to each
+        agree = (picks == picks[..., -1:]).double().mean(1).amin(0)  # [r]
+        low = (agree < _AGREEMENT).nonzero()
+        needed = int(low[-1]) + 2 if len(low) else 1
+        kept = min(r, -(-needed // _NARROW) * _NARROW)
+    factor = F @ U
+    factor[..., kept:] = 0
+    return folded._replace(factor=factor)
 
 
 def projected_variance(statistics: ClassStatistics, A: Tensor) -> Tensor:

@@ -280,6 +280,8 @@ def test_bad_input_is_refused_and_changes_nothing(settled, x, labels, message):
         ({"momentum": 1.0}, r"momentum must lie in \[0, 1\), got 1.0"),
         ({"refit_every": 0}, "refit_every must be at least 1, a whole number, got 0"),
         ({"max_rows": 0}, "max_rows must be at least 1, a whole number, got 0"),
+        ({"rank": 0}, "rank must be at least 1, a whole number, got 0"),
+        ({"rank": "all"}, "rank must be at least 1, a whole number, got 'all'"),
         ({"num_classes": 1}, "num_classes must be at least 2, a whole number, got 1"),
         ({"num_classes": 2.5}, "num_classes must be at least 2, a whole number, got 2.5"),
         ({"groups": 0}, "groups must be at least 1, a whole number, got 0"),

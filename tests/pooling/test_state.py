@@ -42,6 +42,22 @@ def test_a_state_dict_brings_everything_into_a_fresh_layer(criterion, num_channe
     assert same(snapshot(other), snapshot(layer))
 
 
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_a_layer_of_lower_rank_scores_by_the_columns_it_kept_and_so_does_its_copy(memory_format):
+    layer, whole = taught(classes=5, rank=2), taught(classes=5)
+    assert (layer.kept, whole.kept) == (2, 4)
+    x = X.to(memory_format=memory_format)
+    factor = layer.factor[0, :, :2]
+    expected = torch.einsum("nchw,cr->nrhw", x, factor).square().sum(1, keepdim=True)
+    torch.testing.assert_close(layer.score(x), expected)
+    other = printed2d(2, num_classes=5, dtype=torch.float64, rank=2).eval()
+    other.load_state_dict(layer.state_dict())
+    assert other.kept == 2
+    assert torch.equal(other(x), layer(x))
+    layer.reset()
+    assert layer.kept == 0
+
+
 def test_a_layer_inside_a_model_loads_by_its_prefix():
     model = nn.Sequential(nn.Conv2d(1, 6, 3), nn.Sequential(taught()))
     other = nn.Sequential(nn.Conv2d(1, 6, 3), nn.Sequential(fresh()))

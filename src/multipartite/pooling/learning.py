@@ -22,9 +22,9 @@ import torch.distributed as dist
 from torch import Tensor
 from typing_extensions import Self
 
-from multipartite.criteria import Energy, row_form
+from multipartite.criteria import Energy, Quadratic, row_form
 from multipartite.errors import InputError, unknown, warn
-from multipartite.instance_ranking import Fold, fold, is_exporting
+from multipartite.instance_ranking import Fold, fold, is_exporting, leading
 from multipartite.labels import Labels, current_labels
 from multipartite.pooling.window import Pool, Size
 from multipartite.projection import METHODS, explained, supervised_projection
@@ -132,6 +132,7 @@ class SupervisedLayer(Pool):
         learn_every: int,
         refit_every: int,
         max_rows: int | None,
+        rank: int | str | None,
         process_group: Any,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
@@ -151,15 +152,18 @@ class SupervisedLayer(Pool):
         _check_whole("refit_every", refit_every, least=1)
         if max_rows is not None:
             _check_whole("max_rows", max_rows, least=1)
+        if rank is not None and rank != "auto":
+            _check_whole("rank", rank, least=1)
         if projection not in METHODS:
             raise unknown("projection", projection, METHODS)
         self.num_classes, self.groups = num_classes, groups
         self.criterion, self.projection = criterion, projection
-        self.momentum, self.max_rows = momentum, max_rows
+        self.momentum, self.max_rows, self.rank = momentum, max_rows, rank
         self.learn_every, self.refit_every = learn_every, refit_every
         self.num_channels: int | None = None
         self.steps = 0  # mirrors the buffer `updates` without asking the device
         self.informed = False  # every group's factor is known not to be zero
+        self.kept = 0  # columns of the factor up to the last that is not zero
         self.refused = 0  # batches with NaN or infinite activations
         self.fitting = False  # learn in evaluation mode too, and refit every time
         for name in ("factor", "offset", "log_prior", "updates", "trust"):
@@ -208,7 +212,7 @@ class SupervisedLayer(Pool):
         """Forget the number of channels too: the layer is as it was before it met any."""
         self.num_channels, self.statistics, self.pending = None, None, None
         self.factor = self.offset = self.log_prior = self.updates = self.trust = None
-        self.steps, self.informed = 0, False
+        self.steps, self.informed, self.kept = 0, False, 0
 
     def fold(self, *, keep: bool = False) -> Fold | None:
         """Return what scores a pixel now; None where that is its energy.
@@ -221,8 +225,11 @@ class SupervisedLayer(Pool):
         if self.factor is None:
             return None
         # while a training step is traced, the factor that it will meet is not known yet
-        informed = None if self.training and torch.compiler.is_compiling() else self.informed
-        factor = self.factor.clone() if keep and torch.is_grad_enabled() else self.factor
+        unknown_yet = self.training and torch.compiler.is_compiling()
+        informed = None if unknown_yet else self.informed
+        cut = not unknown_yet and 0 < self.kept < self.factor.shape[-1]
+        factor = self.factor[..., : self.kept] if cut else self.factor
+        factor = factor.clone() if keep and torch.is_grad_enabled() else factor
         return Fold(factor, self.offset, self.log_prior, self.factor.new_zeros(self.groups), self.form, informed)
 
     @property
@@ -241,11 +248,11 @@ class SupervisedLayer(Pool):
         for buffer in (self.factor, self.offset, self.log_prior, self.updates, self.trust):
             if buffer is not None:
                 buffer.zero_()
-        self.steps, self.informed, self.pending = 0, False, None
+        self.steps, self.informed, self.kept, self.pending = 0, False, 0, None
 
     def remember(self) -> Callable[[], None]:
         """Keep a copy of what was learned, and return a function that puts it back."""
-        channels, steps, informed, pending = self.num_channels, self.steps, self.informed, self.pending
+        channels, steps, pending = self.num_channels, self.steps, self.pending
         copies = {name: buffer.clone() for name, buffer in self.named_buffers()}
 
         def put_back() -> None:
@@ -253,7 +260,8 @@ class SupervisedLayer(Pool):
                 self.deallocate()
             for name, buffer in self.named_buffers():
                 buffer.copy_(copies[name])
-            self.steps, self.informed, self.pending = steps, informed, pending
+            self.steps, self.pending = steps, pending
+            self.look()
 
         return put_back
 
@@ -331,9 +339,17 @@ class SupervisedLayer(Pool):
         return fits
 
     def look(self) -> None:
-        """Find out whether every group's factor is worth using."""
-        folded = self.fold()
-        self.informed = folded is not None and bool(folded.tells_apart().all())
+        """Find out whether every group's factor is worth using, and how many of its columns are."""
+        if self.factor is None:
+            self.informed, self.kept = False, 0
+        else:
+            self._look_at(self.factor)
+
+    def _look_at(self, factor: Tensor) -> None:
+        used = (factor != 0).any(1)  # [g, r]
+        self.informed = bool(used.any(1).all())
+        cut = self.informed and isinstance(self.form, Quadratic)  # to others a column of zeros may mean something
+        self.kept = int(used.any(0).nonzero().amax()) + 1 if cut else factor.shape[-1]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -495,7 +511,7 @@ class SupervisedLayer(Pool):
         # from where the last one ended: the factor has its directions, and a resumed run has the factor
         start = self.factor.to(self.statistics.mean) if self.informed and self.factor is not None else None
         A = supervised_projection(self.statistics, self.projection, start=start)
-        folded = fold(self.statistics, A, self.criterion)
+        folded = leading(self.statistics, fold(self.statistics, A, self.criterion), self.rank)
         trust = None if self.trust is None else explained(self.statistics, A)
         values = (folded.factor, folded.offset, folded.log_prior, trust)
         for buffer, value in zip(
@@ -503,7 +519,7 @@ class SupervisedLayer(Pool):
         ):
             if buffer is not None and value is not None:
                 buffer.copy_(value)
-        self.informed = bool(folded.tells_apart().all())
+        self._look_at(folded.factor)
 
     @property
     def process_group(self) -> Any:

@@ -217,6 +217,7 @@ class _MultipartitePool(SupervisedLayer):
         learn_every: int = LEARN_EVERY,
         refit_every: int = 20,
         max_rows: int | None = 2048,
+        rank: int | str | None = "auto",
         process_group: Any = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -238,6 +239,7 @@ class _MultipartitePool(SupervisedLayer):
             learn_every=learn_every,
             refit_every=refit_every,
             max_rows=max_rows,
+            rank=rank,
             process_group=process_group,
             device=device,
             dtype=dtype,
@@ -259,7 +261,7 @@ class _MultipartitePool(SupervisedLayer):
         for name in ("gather", "assignment"):
             if name in options:
                 raise InputError(f"the printed algorithm has no choice of {name}: use {cls.__name__}({name}=...)")
-        return cls(*sizes, **options, gather=None, assignment="hard")
+        return cls(*sizes, **{"rank": None, **options}, gather=None, assignment="hard")
 
     @property
     def assignment(self) -> str:
@@ -395,6 +397,9 @@ class MultipartitePool2d(_MultipartitePool):
     max_rows : int, optional
         At most how many pixels the statistics look at, times the batches that the one at hand stands for; others every
         time; None for all.
+    rank : int, "auto" or None
+        How many directions make a quadratic score ("kl", "bhattacharyya"): "auto" as many as 99% of the picks need, see
+        :func:`multipartite.instance_ranking.leading`; None all, as `printed` does.
     process_group
         Among whose processes the statistics are shared; all by default.
 
