@@ -2,13 +2,14 @@
 
 Every setting of the two steps is trained with every seed, on one data set at a time::
 
-    python benchmarks/two_steps.py cluttered-mnist [--limit 5000] [--epochs 20] [--seeds 5] [--jobs 2]
-    python benchmarks/two_steps.py background-mnist
+    python benchmarks/two_steps.py background-mnist [--limit 5000] [--epochs 20] [--seeds 5] [--jobs 2] [--first 12]
+    python benchmarks/two_steps.py cluttered-mnist
     python benchmarks/two_steps.py --write docs/two-steps.md
 
-The data sets are looked for where ``multipartite compare`` looks. What is finished under ``--out`` is not trained
-again, so a study that was stopped goes on. The last line makes tables of all that is there: a row a setting, and for
-every kind of score the setting that validation chooses, with its paired differences.
+The data sets are looked for where ``multipartite compare`` looks. The runs lie with those of the comparison of the
+same data set, ``results/DATASET-lenet``, and what is finished there is not trained again, so a study that was stopped
+goes on; ``--first`` trains the first so many settings only. The last line makes tables of all that is there: a row a
+setting, and for every kind of score the setting that validation chooses, with its paired differences.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from multipartite.experiments.run.config import RunConfig
 from multipartite.experiments.run.store import Summary
 from multipartite.words import Places
 
+DATASETS, NETWORK = ("background-mnist", "cluttered-mnist"), "lenet"
 LINES = "multipartite:assignment=lines,focus=0"
-FOCUS = ("0.25", "0.5", "0.75", "auto")
+FOCUS = ("0.5", "auto", "0.75", "0.25")
 SCORES = ("information", "kl", "energy")
 UNIFORM = "multipartite:temperature=inf"
 DRAWS = {
@@ -40,10 +42,10 @@ ASSIGNMENTS = ("multipartite:assignment=hard", "multipartite:assignment=soft")
 Runs = Mapping[int, Summary]
 
 
-def focused(score: str) -> list[str]:
+def focused(score: str, focuses: Iterable[str] = FOCUS) -> list[str]:
     """Lines with a focus, by one kind of score: in the last layer alone, and in all."""
     found = []
-    for focus in FOCUS:
+    for focus in focuses:
         if (focus, score) != ("auto", "energy"):  # which learns nothing that could tell
             word = f"multipartite:assignment=lines,focus={focus},criterion={score}"
             found += [f"{LINES}|{word}", word]
@@ -51,17 +53,22 @@ def focused(score: str) -> list[str]:
 
 
 def words() -> list[str]:
-    """Every setting of the study, as a pooling word."""
-    plain = ["max", "stochastic", "multipartite-printed", *DRAWS.values(), UNIFORM, LINES, *GATHERS, *ASSIGNMENTS]
-    return plain + [word for score in SCORES for word in focused(score)]
+    """Every setting of the study, as a pooling word; what the questions hang on comes first."""
+    plain = ["max", "stochastic", "multipartite-printed", LINES, *DRAWS.values(), UNIFORM]
+    lines = [word for focus in FOCUS for score in SCORES for word in focused(score, [focus])]
+    return [*plain, *lines, *GATHERS, *ASSIGNMENTS]
 
 
 def pages(out: Path) -> Iterator[str]:
     """Lines of the page: every data set that was studied."""
     yield from INTRODUCTION
-    for folder in sorted(path for path in out.iterdir() if (path / "runs").is_dir()):
+    studied = {str(Places.parse(word)) for word in words()}
+    for folder in (out / f"{dataset}-{NETWORK}" for dataset in DATASETS):
+        if not (folder / "runs").is_dir():
+            continue
         collection = collect(folder)
         runs = {str(Places.parse(word)): found for word, found in collection.summaries.items()}
+        runs = {word: found for word, found in runs.items() if word in studied}
         config = collection.config
         seeds = sorted({len(found) for found in runs.values()})
         yield from ["", f"## {config.dataset}", ""]
@@ -131,16 +138,18 @@ def canonical(word: str) -> str:
 
 INTRODUCTION = """# What the two steps are worth
 
-Made by `benchmarks/two_steps.py` out of the runs in `results/two-steps`. LeNet pools twice; `word|word` gives the first
-layer uniform lines and the second what it says. Settings are chosen by validation error, never by test error.
-`multipartite` alone gathers the maximum and draws by `kl`; `temperature=inf` and `focus=0` are uniform; `energy` is the
-same without labels. `focus=auto` with `energy` would be uniform, since nothing is learned.""".splitlines()
+Made by `benchmarks/two_steps.py` out of the runs in `results/background-mnist-lenet` and
+`results/cluttered-mnist-lenet`. LeNet pools twice; `word|word` gives the first layer uniform lines and the second what
+it says. Settings are chosen by validation error, never by test error. `multipartite` alone gathers the maximum and
+draws by `kl`; `temperature=inf` and `focus=0` are uniform; `energy` is the same without labels. `focus=auto` with
+`energy` would be uniform, since nothing is learned.""".splitlines()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset", nargs="?", help="train on this data set")
-    parser.add_argument("--out", type=Path, default=Path("results/two-steps"))
+    parser.add_argument("dataset", nargs="?", choices=DATASETS, help="train on this data set")
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--first", type=int, help="train the first so many settings only")
     parser.add_argument("--write", type=Path, help="write the tables of all data sets here")
     parser.add_argument("--limit", type=int, default=5000)
     parser.add_argument("--epochs", type=int, default=20)
@@ -148,8 +157,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     chosen = parser.parse_args()
     if chosen.dataset:
-        base = RunConfig(chosen.dataset, network="lenet", limit=chosen.limit, epochs=chosen.epochs, threads=1)
-        train_grid(Grid(base, words(), chosen.seeds), chosen.out / chosen.dataset, workers=chosen.jobs)
+        base = RunConfig(chosen.dataset, network=NETWORK, limit=chosen.limit, epochs=chosen.epochs, threads=1)
+        grid = Grid(base, words()[: chosen.first], chosen.seeds)
+        train_grid(grid, chosen.out / f"{chosen.dataset}-{NETWORK}", workers=chosen.jobs)
     if chosen.write:
         chosen.write.write_text("\n".join(pages(chosen.out)) + "\n")
 

@@ -216,3 +216,9 @@ def test_using_a_name_does():
 def test_statistics_do_not_import_the_rest():
     loaded = loaded_by("import multipartite.statistics")
     assert not {f"multipartite.{name}" for name in ("projection", "ranking", "pooling", "experiments", "cli")} & loaded
+
+
+def test_no_two_test_files_share_a_name():
+    """Pytest would collect the first of them alone."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert len(names) == len(set(names))

@@ -132,6 +132,8 @@ class Quadratic(Form):
 
     def reduce(self, h: Tensor, log_prior: Tensor | None, dim: int) -> Tensor:
         """Sum of squares."""
+        if dim == -1 and not torch.compiler.is_compiling():  # a product sums up short rows faster
+            return h.square() @ h.new_ones(h.shape[-1])
         return h.square().sum(dim)
 
 

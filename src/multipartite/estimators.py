@@ -210,7 +210,7 @@ class InstanceRanker(Streamed):
         Parameters
         ----------
         X : array of shape (n, d)
-            Rows of features.
+            Rows of features, with labels or without.
 
         Returns
         -------

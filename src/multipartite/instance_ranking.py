@@ -9,7 +9,8 @@ activation map is a row: :func:`score_map` is steps 1 to 4 of Alg. 3, without re
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from multipartite.statistics import ClassStatistics, full_precision
 __all__ = [
     "Fold",
     "as_channels_last",
+    "by_images",
     "fold",
     "is_channels_last",
     "is_exporting",
@@ -31,8 +33,8 @@ __all__ = [
 ]
 
 _FLOOR = 1e-12  # the least variance, as a share of the largest
-_CHUNK = 1 << 19  # numbers of the map that are held at a time
-_NARROW = 16  # a rank below this is filled up, to whole vectors, and one above it is cut to a multiple
+_CHUNK = 1 << 21  # numbers of a map that are held at a time
+_NARROW = 16  # columns that a vector of the processor holds: a factor is cut to a multiple of them
 _AGREEMENT = 0.99  # share of the picks that a factor of lower rank leaves as they are
 _TELLING = 0.01  # share of the sum of squares that columns without a say in those picks do not have
 _WINDOWS, _PIXELS = 512, 4  # on how many made windows, of how many pixels each, that is measured
@@ -326,31 +328,64 @@ def _score(x: Tensor, fold: Fold | None, groups: int) -> Tensor:
 
 
 def _folded_scores(x: Tensor, fold: Fold) -> Tensor:
-    """Map and reduce a few images at a time, so that the map stays in a cache and is never held whole."""
-    if torch.compiler.is_compiling() or x.requires_grad:  # a graph is for any number of images
-        return _map_and_reduce(x, fold)
-    g, _, r = fold.factor.shape
-    images = max(1, _CHUNK // max(1, g * r * math.prod(x.shape[2:])))
-    if images >= x.shape[0]:
-        return _map_and_reduce(x, fold)
-    return torch.cat([_map_and_reduce(part, fold) for part in x.split(images)])
+    d, r = fold.factor.shape[1:]
+    return by_images(lambda part: _map_and_reduce(part, fold), x, width=max(d, r) / d)
+
+
+def by_images(function: Callable[..., Any], x: Tensor, *others: Tensor, width: float = 1.0) -> Any:
+    """Apply a function of images to a few of them at a time: what it makes on its way stays in a cache.
+
+    Where a gradient or a graph is made, which is for any number of images, it is applied to all at once.
+
+    Parameters
+    ----------
+    function : callable
+        Of x (N, C, *spatial) and the others; each image on its own decides its part of the result, a tensor or a tuple.
+    others : Tensor of shape (N, ...)
+        What else it takes.
+    width : float
+        How large its largest map is, as a multiple of x.
+
+    Examples
+    --------
+    >>> by_images(lambda x: x + 1, torch.zeros(2, 3, 1)).shape
+    torch.Size([2, 3, 1])
+    """
+    followed = x.requires_grad and torch.is_grad_enabled()
+    if followed or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return function(x, *others)
+    images = max(1, int(_CHUNK / max(1, width * math.prod(x.shape[1:]))))
+    if images >= len(x) or torch.jit.is_tracing():  # type: ignore[no-untyped-call, attr-defined]
+        return function(x, *others)
+    parts = [function(*some) for some in zip(*(tensor.split(images) for tensor in (x, *others)), strict=True)]
+    if isinstance(parts[0], tuple):
+        return tuple(_joined(list(some)) for some in zip(*parts, strict=True))
+    return _joined(parts)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    if parts[0].ndim > 2 and is_channels_last(parts[0]):
+        return torch.cat([part.movedim(1, -1) for part in parts]).movedim(-1, 1)
+    return torch.cat(parts)
 
 
 def _map_and_reduce(x: Tensor, fold: Fold) -> Tensor:
     N, _, *spatial = x.shape
     g, d, r = fold.factor.shape
     L = math.prod(spatial)
-    F = fold.factor.to(x.dtype).mT  # [g, r, d]
-    offset = None if fold.offset is None else fold.offset.to(x.dtype).mT  # [g, r, 1]
-    if is_channels_last(x):  # a convolution of one pixel, which torch does best in this layout
-        if r < _NARROW and offset is None:  # zeros cost nothing, vectors that are not full do
-            F = nn.functional.pad(F, (0, 0, 0, -r % _NARROW))
-        maps = x if len(spatial) == 2 else x.movedim(1, -1).reshape(N, L, 1, g * d).movedim(-1, 1)
-        h = nn.functional.conv2d(maps, F.reshape(-1, d, 1, 1), groups=g).movedim(1, -1).reshape(N, L, g, F.shape[1])
-        h = h if offset is None else h + offset[:, :, 0]
+    F = fold.factor.to(x.dtype)  # [g, d, r]
+    offset = None if fold.offset is None else fold.offset.to(x.dtype)  # [g, 1, r]
+    if is_channels_last(x):
+        rows = x.movedim(1, -1)
+        if g == 1:
+            h = rows.reshape(N, L, 1, d) @ F[0]  # [N, L, 1, r]
+        else:  # a convolution of one pixel, whose groups torch does best in this layout
+            maps = rows.reshape(N, L, 1, g * d).movedim(-1, 1)
+            h = nn.functional.conv2d(maps, F.mT.reshape(-1, d, 1, 1), groups=g).movedim(1, -1).reshape(N, L, g, r)
+        h = h if offset is None else h + offset[:, 0]
         return fold.form.reduce(h, fold.log_prior, -1).transpose(1, 2).reshape(N, g, *spatial)
-    h = F @ x.reshape(N, g, d, L)  # [N, g, r, L]
-    h = h if offset is None else h + offset
+    h = F.mT @ x.reshape(N, g, d, L)  # [N, g, r, L]
+    h = h if offset is None else h + offset.mT
     return fold.form.reduce(h, fold.log_prior, 2).reshape(N, g, *spatial)
 
 

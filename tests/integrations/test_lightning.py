@@ -40,7 +40,7 @@ def model_of(lightning, fail_at=None):
     class Net(lightning.LightningModule):
         def __init__(self):
             super().__init__()
-            self.pool = mp.MultipartitePool2d.printed(2, num_classes=3, momentum=0.0)
+            self.pool = mp.MultipartitePool2d.printed(2, num_classes=3, momentum=0.0, learn_every=1)
             self.net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), self.pool, nn.Flatten(), nn.Linear(36, 3))
             self.seen, self.validated = [], []
 

@@ -99,17 +99,10 @@ def _check(width: int) -> None:
 
 
 class _BlurPool(Pool):
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-        *,
-        width: int = 4,
-    ) -> None:
-        super().__init__(kernel_size, stride, padding, dilation, ceil_mode)
+    shown = ("width",)
+
+    def __init__(self, *sizes: Any, width: int = 4, **window: Any) -> None:
+        super().__init__(*sizes, **window)
         _check(width)
         self.width = width
 
@@ -117,24 +110,20 @@ class _BlurPool(Pool):
         """Pool x."""
         return _pool(x, self.window, self.width)
 
-    def options(self) -> dict[str, Any]:
-        """Give what was asked for besides the window."""
-        return {"width": self.width}
+
+class BlurPool1d(_BlurPool, dims=1):
+    """Module form of :func:`blur_pool` for (N, C, L).
+
+    Examples
+    --------
+    >>> BlurPool1d(2, width=3)
+    BlurPool1d(kernel_size=(2,), stride=(2,), padding=(0,), dilation=(1,), ceil_mode=False, width=3)
+    """
 
 
-class BlurPool1d(_BlurPool):
-    """Module form of :func:`blur_pool` for (N, C, L)."""
-
-    dims = 1
-
-
-class BlurPool2d(_BlurPool):
+class BlurPool2d(_BlurPool, dims=2):
     """Module form of :func:`blur_pool` for (N, C, H, W)."""
 
-    dims = 2
 
-
-class BlurPool3d(_BlurPool):
+class BlurPool3d(_BlurPool, dims=3):
     """Module form of :func:`blur_pool` for (N, C, D, H, W)."""
-
-    dims = 3

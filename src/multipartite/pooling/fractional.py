@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -23,8 +25,8 @@ def fractional_pool(
     dilation: Size = 1,
     ceil_mode: bool = False,
     *,
-    training: bool = False,
     generator: torch.Generator | None = None,
+    training: bool = False,
 ) -> Tensor:
     r"""Pool by the maximum of drawn regions (Graham, Fractional Max-Pooling, 2014; ``nn.FractionalMaxPool2d``).
 
@@ -119,15 +121,8 @@ def _check(window: Window) -> None:
 
 
 class _FractionalPool(Pool):
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__(kernel_size, stride, padding, dilation, ceil_mode)
+    def __init__(self, *sizes: Any, **window: Any) -> None:
+        super().__init__(*sizes, **window)
         _check(self.window)
 
     def pool(self, x: Tensor) -> Tensor:
@@ -135,19 +130,13 @@ class _FractionalPool(Pool):
         return _pool(x, self.window, self.training, self.generator)
 
 
-class FractionalPool1d(_FractionalPool):
+class FractionalPool1d(_FractionalPool, dims=1):
     """Module form of :func:`fractional_pool` for (N, C, L)."""
 
-    dims = 1
 
-
-class FractionalPool2d(_FractionalPool):
+class FractionalPool2d(_FractionalPool, dims=2):
     """Module form of :func:`fractional_pool` for (N, C, H, W)."""
 
-    dims = 2
 
-
-class FractionalPool3d(_FractionalPool):
+class FractionalPool3d(_FractionalPool, dims=3):
     """Module form of :func:`fractional_pool` for (N, C, D, H, W)."""
-
-    dims = 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -48,6 +47,7 @@ def gated_pool(
 
     Examples
     --------
+    >>> import torch
     >>> gated_pool(torch.tensor([[[1.0, 3.0]]]), torch.zeros(1, 2), 2)
     tensor([[[2.5000]]])
     """
@@ -74,23 +74,12 @@ def _pool(x: Tensor, window: Window, mask: Tensor) -> Tensor:
 class _GatedPool(WeightedPool):
     start: ClassVar[dict[str, float]] = {"mask": 0.0}
     mask: Tensor
+    shown = ("per",)
 
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-        *,
-        per: str = "layer",
-        num_channels: int | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, *sizes: Any, per: str = "layer", num_channels: int | None = None, **window: Any) -> None:
         if per not in _PER:
             raise unknown("per", per, _PER)
-        super().__init__(kernel_size, stride, padding, dilation, ceil_mode, device=device, dtype=dtype)
+        super().__init__(*sizes, **window)
         self.per = per
         if per == "layer" or num_channels is not None:
             self.allocate(1 if num_channels is None else num_channels)
@@ -104,12 +93,8 @@ class _GatedPool(WeightedPool):
         self.meet(x)
         return _pool(x, self.window, self.mask)
 
-    def options(self) -> dict[str, Any]:
-        """Give what was asked for besides the window."""
-        return {"per": self.per}
 
-
-class GatedPool1d(_GatedPool):
+class GatedPool1d(_GatedPool, dims=1):
     """Module form of :func:`gated_pool` for (N, C, L), with masks that are learned, one a layer or one a channel.
 
     Examples
@@ -119,16 +104,10 @@ class GatedPool1d(_GatedPool):
     torch.Size([3, 2])
     """
 
-    dims = 1
 
-
-class GatedPool2d(_GatedPool):
+class GatedPool2d(_GatedPool, dims=2):
     """Module form of :func:`gated_pool` for (N, C, H, W), with masks that are learned, one a layer or one a channel."""
 
-    dims = 2
 
-
-class GatedPool3d(_GatedPool):
+class GatedPool3d(_GatedPool, dims=3):
     """Module form of :func:`gated_pool` for (N, C, D, H, W), with learned masks, one a layer or one a channel."""
-
-    dims = 3

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multipartite.errors import unknown
-from multipartite.instance_ranking import as_channels_last, is_channels_last
+from multipartite.instance_ranking import as_channels_last, by_images, is_channels_last
 from multipartite.pooling.choose import draw, expectation, pick
 from multipartite.pooling.window import Window, widened
 from multipartite.registry import Registry
@@ -183,7 +183,16 @@ def origins(x: Tensor, window: Window, chosen: Tensor) -> Tensor:
 
 
 def _maxima(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Maxima of the windows at chosen pixels, and the flat index into x of the first of equals, both (N, C, *out).
+    """Maxima of the windows at chosen pixels, and the flat index into x of the first of equals, both (N, C, *out)."""
+    share = math.prod(window.kernel_size) * math.prod(chosen.shape[2:]) / math.prod(x.shape[2:])
+    both: tuple[Tensor, Tensor] = by_images(
+        lambda part, some: _maxima_of_few(part, window, some, size), x, chosen, width=max(1.0, share)
+    )
+    return both
+
+
+def _maxima_of_few(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Find the maxima and their origins for a few images.
 
     The pixels of every window are laid side by side, and torch's own max pooling looks at them, which it does fast
     where the channels of a pixel lie side by side too.
@@ -192,10 +201,11 @@ def _maxima(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) ->
     g, *out = chosen.shape[1:]
     L, K = math.prod(spatial), math.prod(window.kernel_size)
     looked_at = _looked_at(window, chosen, size, tuple(spatial)).reshape(N, g, -1, K).transpose(1, 2)  # [N, Lo, g, K]
-    image = torch.arange(N, device=x.device).reshape(N, 1, 1, 1) * L
-    group = torch.arange(g, device=x.device).reshape(g, 1)
+    rows = looked_at + torch.arange(N, device=x.device).reshape(N, 1, 1, 1) * L
+    if g > 1:
+        rows = rows * g + torch.arange(g, device=x.device).reshape(g, 1)
     table = as_channels_last(x).movedim(1, -1).reshape(N * L * g, C // g)
-    laid_out = table.index_select(0, ((looked_at + image) * g + group).flatten())
+    laid_out = table.index_select(0, rows.flatten())
     highest, at = F.max_pool2d(laid_out.reshape(1, -1, K, C // g).movedim(-1, 1), (1, K), return_indices=True)
     index = looked_at.flatten().index_select(0, at.movedim(1, -1).flatten())
     both = (part.reshape(N, *out, C).movedim(-1, 1) for part in (highest.movedim(1, -1), index))
@@ -205,15 +215,18 @@ def _maxima(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) ->
 
 def _looked_at(window: Window, chosen: Tensor, size: tuple[int, ...], spatial: tuple[int, ...]) -> Tensor:
     """Flat index of every place of the windows at `chosen`, (..., places); padding is replaced by the nearest place."""
-    bounded = window.ceil_mode or any(window.padding)
+    if not window.ceil_mode and not any(window.padding):
+        start = torch.zeros((), dtype=chosen.dtype, device=chosen.device)
+        for q, n in zip(_coordinates(chosen, size), spatial, strict=True):
+            start = start * n + q
+        return start[..., None] + window.offsets(spatial, chosen.device)
     flat = chosen[..., None].new_zeros(1)
     for q, k, p, d, n in zip(
         _coordinates(chosen, size), window.kernel_size, window.padding, window.dilation, spatial, strict=True
     ):
         here = q[..., None] + (torch.arange(k, device=chosen.device) * d - p)
-        if bounded:  # by whole steps of the dilation, to a place of the same window
-            below, above = (-here).clamp_min(0), (here - (n - 1)).clamp_min(0)
-            here = here + (_steps(below, d) - _steps(above, d)) * d
+        below, above = (-here).clamp_min(0), (here - (n - 1)).clamp_min(0)
+        here = here + (_steps(below, d) - _steps(above, d)) * d  # by whole steps, to a place of the same window
         flat = (flat[..., :, None] * n + here[..., None, :]).flatten(-2)
     return flat
 

@@ -423,6 +423,11 @@ class SupervisedLayer(Pool):
             if self.join():
                 self.refit(*buffers)
 
+    def passes_over(self) -> bool:
+        """Whether the batch at hand is one whose numbers are not looked at."""
+        unknown_yet = self.num_channels is None or torch.compiler.is_compiling()
+        return not unknown_yet and not self.fitting and (self.frozen or not self._turns())
+
     def _turns(self) -> int:
         """For how many batches the one at hand is to stand: those since the last that was learned from; 0 for none.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -93,19 +93,8 @@ class _LIPPool(WeightedPool):
     scale: Tensor
     shift: Tensor
 
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-        *,
-        num_channels: int | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(kernel_size, stride, padding, dilation, ceil_mode, device=device, dtype=dtype)
+    def __init__(self, *sizes: Any, num_channels: int | None = None, **window: Any) -> None:
+        super().__init__(*sizes, **window)
         if num_channels is not None:
             self.allocate(num_channels)
 
@@ -119,19 +108,13 @@ class _LIPPool(WeightedPool):
         return _pool(x, self.window, self.weight, self.scale, self.shift)
 
 
-class LIPPool1d(_LIPPool):
+class LIPPool1d(_LIPPool, dims=1):
     """Module form of :func:`lip_pool` for (N, C, L), with weights that are learned and start as average pooling."""
 
-    dims = 1
 
-
-class LIPPool2d(_LIPPool):
+class LIPPool2d(_LIPPool, dims=2):
     """Module form of :func:`lip_pool` for (N, C, H, W), with weights that are learned and start as average pooling."""
 
-    dims = 2
 
-
-class LIPPool3d(_LIPPool):
+class LIPPool3d(_LIPPool, dims=3):
     """Module form of :func:`lip_pool` for (N, C, D, H, W), with weights that are learned, from average pooling on."""
-
-    dims = 3

@@ -54,7 +54,7 @@ def lp_pool(
     >>> lp_pool(torch.tensor([[[3.0, -4.0, 0.0, 0.0]]]), 2)
     tensor([[[5., 0.]]])
     """
-    _check(p)
+    _checked(p)
     return _pool(x, Window.for_input(x, kernel_size, stride, padding, dilation, ceil_mode), p)
 
 
@@ -96,48 +96,31 @@ def _scaled_norm(a: Tensor, window: Window, p: float) -> Tensor:
     return largest * total.clamp_min(0.5) ** (1 / p)  # at least 1 but in windows of zeros, which have no slope
 
 
-def _check(p: float) -> None:
+def _checked(p: float) -> float:
     if isinstance(p, bool) or not isinstance(p, int | float) or not p >= 1:
         raise InputError(f"p must be a number from 1 to infinity, got {p!r}")
+    return p
 
 
 class _LPPool(Pool):
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-        *,
-        p: float = 2.0,
-    ) -> None:
-        super().__init__(kernel_size, stride, padding, dilation, ceil_mode)
-        _check(p)
-        self.p = p
+    shown = ("p",)
+
+    def __init__(self, *sizes: Any, p: float = 2.0, **window: Any) -> None:
+        super().__init__(*sizes, **window)
+        self.p = _checked(p)
 
     def pool(self, x: Tensor) -> Tensor:
         """Pool x."""
         return _pool(x, self.window, self.p)
 
-    def options(self) -> dict[str, Any]:
-        """Give what was asked for besides the window."""
-        return {"p": self.p}
 
-
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPool, dims=1):
     """Module form of :func:`lp_pool` for (N, C, L)."""
 
-    dims = 1
 
-
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPool, dims=2):
     """Module form of :func:`lp_pool` for (N, C, H, W)."""
 
-    dims = 2
 
-
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPool, dims=3):
     """Module form of :func:`lp_pool` for (N, C, D, H, W)."""
-
-    dims = 3

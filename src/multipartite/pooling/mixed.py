@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -68,17 +70,9 @@ class _MixedPool(Pool):
     """The share is learned: the logistic function of ``logit``, one number a layer, which starts at 0, a half."""
 
     def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, *sizes: Any, device: torch.device | str | None = None, dtype: torch.dtype | None = None, **window: Any
     ) -> None:
-        super().__init__(kernel_size, stride, padding, dilation, ceil_mode)
+        super().__init__(*sizes, **window)
         self.logit = nn.Parameter(torch.zeros((), device=device, dtype=dtype))
 
     @property
@@ -91,19 +85,13 @@ class _MixedPool(Pool):
         return _pool(x, self.window, self.share)
 
 
-class MixedPool1d(_MixedPool):
+class MixedPool1d(_MixedPool, dims=1):
     """Module form of :func:`mixed_pool` for (N, C, L), with a share that is learned."""
 
-    dims = 1
 
-
-class MixedPool2d(_MixedPool):
+class MixedPool2d(_MixedPool, dims=2):
     """Module form of :func:`mixed_pool` for (N, C, H, W), with a share that is learned."""
 
-    dims = 2
 
-
-class MixedPool3d(_MixedPool):
+class MixedPool3d(_MixedPool, dims=3):
     """Module form of :func:`mixed_pool` for (N, C, D, H, W), with a share that is learned."""
-
-    dims = 3

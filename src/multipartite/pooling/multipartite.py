@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from multipartite.errors import InputError
-from multipartite.instance_ranking import Fold, score_map
+from multipartite.instance_ranking import Fold, by_images, score_map
 from multipartite.pooling.choose import (
     Choice,
     draw,
@@ -32,7 +33,8 @@ __all__ = ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d", "mu
 GATHER, ASSIGNMENT = "max", "stochastic"  # what the evidence recommends; see results/
 LEARN_EVERY = 5  # statistics of LeNet then take less than a thirtieth of a step; see docs/performance.md
 
-Scorer = Callable[[Tensor, bool], Tensor]  # (map, whether only the order of its scores matters) -> scores
+Look = Callable[[Tensor], Tensor]  # images -> the map that is scored
+Scorer = Callable[[Tensor, Look, bool], Tensor]  # (images, Look, whether only the order matters) -> scores of the map
 
 
 def multipartite_pool(
@@ -112,11 +114,14 @@ def multipartite_pool(
     _check(gather, choice, return_indices)
     groups = groups if folded is None else len(folded.factor)
 
-    def score(y: Tensor, ordinal: bool) -> Tensor:
-        return score_map(y, folded, groups=groups, ordinal=ordinal)
+    def score(x: Tensor, look: Look, ordinal: bool) -> Tensor:
+        return by_images(lambda part: score_map(look(part), folded, groups=groups, ordinal=ordinal), x)
+
+    def pool(x: Tensor) -> Any:
+        return _pool(x, score, window, gather, choice, focus, groups, return_indices, training, generator)
 
     x, batched = window.as_batch(x)
-    pooled = _pool(x, score, window, gather, choice, focus, groups, return_indices, training, generator)
+    pooled = pool(x) if training else by_images(pool, x)
     return pooled if batched else _first(pooled)
 
 
@@ -139,20 +144,17 @@ def _pool(
     picks = choice.assignment == "hard" or (training and choice.draws)
     late = how == "max" and picks  # values and gradient are needed where something is chosen, and nowhere else
 
-    y: Tensor | None = None
-    if how is None:
-        y = x
-    elif not late:
+    y = x if how is None else None
+    if how is not None and not late:
         y = gather_map(x, window, how, training=training, generator=generator)
-    elif not choice.blind:
-        y = gather_map(x.detach(), window, how)
 
     if choice.blind:
         scores = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
         scores = scores.expand(x.shape[0], groups, *size)
+    elif y is None:
+        scores = score(x.detach(), partial(gather_map, window=window, how="max"), choice.assignment == "hard")
     else:
-        assert y is not None
-        scores = score(y if choice.assignment == "soft" else y.detach(), choice.assignment == "hard")
+        scores = score(y if choice.assignment == "soft" else y.detach(), _as_it_is, choice.assignment == "hard")
 
     whole = [how is not None and s == 1 for s in window.stride]  # axes along which the stride leaves no choice
     if not picks:
@@ -174,7 +176,7 @@ def _pool(
     else:
         chosen = draw(scores, cells, temperature=choice.temperature, generator=generator)
     if late:
-        values = max_at(x, window, chosen, size, y)
+        values = max_at(x, window, chosen, size)
         return (values, origins(x, window, chosen)) if return_indices else values
     assert y is not None
     values = pick(y, chosen, distinct=choice.assignment != "lines" and not cells.overlaps)
@@ -190,11 +192,32 @@ def _check(how: str | None, choice: Choice, return_indices: bool) -> None:
         raise InputError(f"gather {how!r} mixes pixels: return_indices must be False")
 
 
+def _as_it_is(y: Tensor) -> Tensor:
+    return y
+
+
 def _first(pooled: Any) -> Any:
     return tuple(part[0] for part in pooled) if isinstance(pooled, tuple) else pooled[0]
 
 
+class _Chosen:
+    """A field of a layer's choice, which may be set."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+        return self if layer is None else getattr(layer.choice, self.name)
+
+    def __set__(self, layer: Any, value: Any) -> None:
+        layer.choice = replace(layer.choice, **{self.name: value})
+
+
 class _MultipartitePool(SupervisedLayer):
+    assignment = _Chosen()
+    temperature = _Chosen()
+    focus = _Chosen()
+
     def __init__(
         self,
         kernel_size: Size,
@@ -263,38 +286,15 @@ class _MultipartitePool(SupervisedLayer):
                 raise InputError(f"the printed algorithm has no choice of {name}: use {cls.__name__}({name}=...)")
         return cls(*sizes, **{"rank": None, **options}, gather=None, assignment="hard")
 
-    @property
-    def assignment(self) -> str:
-        """What becomes of the scored map; may be set."""
-        return self.choice.assignment
-
-    @assignment.setter
-    def assignment(self, value: str) -> None:
-        self.choice = replace(self.choice, assignment=value)
-
-    @property
-    def temperature(self) -> float:
-        """Of `soft` and `stochastic`; may be set."""
-        return self.choice.temperature
-
-    @temperature.setter
-    def temperature(self, value: float) -> None:
-        self.choice = replace(self.choice, temperature=value)
-
-    @property
-    def focus(self) -> float | str:
-        """Of `lines`; may be set."""
-        return self.choice.focus
-
-    @focus.setter
-    def focus(self, value: float | str) -> None:
-        self.choice = replace(self.choice, focus=value)
-
     def pool(self, x: Tensor) -> Any:
         """Pool x; in training, learn from the labels of :func:`multipartite.supervise` first."""
         x, batched = self.window.as_batch(x)
         self._check_channels(x.shape[1])
-        pooled = _pool(
+        pooled = self._pool(x) if self.training or self.fitting else by_images(self._pool, x)
+        return pooled if batched else _first(pooled)
+
+    def _pool(self, x: Tensor) -> Any:
+        return _pool(
             x,
             self._scored,
             self.window,
@@ -306,23 +306,27 @@ class _MultipartitePool(SupervisedLayer):
             self.training,
             self.generator,
         )
-        return pooled if batched else _first(pooled)
 
-    def _scored(self, y: Tensor, ordinal: bool) -> Tensor:
+    def _scored(self, x: Tensor, look: Look, ordinal: bool) -> Tensor:
         """Score the map, after learning from it."""
         if self.learns and (self.training or self.fitting):
-            self.observe(y)
+            if look is not _as_it_is and self.passes_over():  # the map need not be held whole
+                size = gathered_size(self.window, x.shape[2:])
+                self.observe(x.new_zeros(()).expand(*x.shape[:2], *size))
+            else:
+                x, look = look(x), _as_it_is
+                self.observe(x)
         elif self.learns and not self.informed and not torch.compiler.is_compiling():
             if self.num_channels is None:
-                self.allocate(y.shape[1], y.device)
+                self.allocate(x.shape[1], x.device)
             self._warn_if_new()
-        folded = self.fold(keep=self.assignment == "soft")
-        return score_map(y, folded, groups=self.groups, ordinal=ordinal)
+        folded = self.fold(keep=self.choice.assignment == "soft")
+        return by_images(lambda part: score_map(look(part), folded, groups=self.groups, ordinal=ordinal), x)
 
     def _focus(self) -> Any:
         """Share of the lines that goes where the scores are, a number or one a group."""
-        if self.focus != "auto":
-            return self.focus
+        if self.choice.focus != "auto":
+            return self.choice.focus
         return 0.0 if self.trust is None else self.trust
 
     def score(self, x: Tensor) -> Tensor:
@@ -346,7 +350,7 @@ class _MultipartitePool(SupervisedLayer):
         return {**shown, "temperature": float(self.temperature), "focus": self.focus}
 
 
-class MultipartitePool1d(_MultipartitePool):
+class MultipartitePool1d(_MultipartitePool, dims=1):
     """Multipartite pooling of (N, C, L); see :class:`MultipartitePool2d`.
 
     Examples
@@ -355,10 +359,8 @@ class MultipartitePool1d(_MultipartitePool):
     1
     """
 
-    dims = 1
 
-
-class MultipartitePool2d(_MultipartitePool):
+class MultipartitePool2d(_MultipartitePool, dims=2):
     """Multipartite pooling of (N, C, H, W), a drop-in for ``nn.MaxPool2d``; see :func:`multipartite_pool`.
 
     The defaults are what the evidence recommends. The algorithm as the paper prints it is
@@ -413,10 +415,8 @@ class MultipartitePool2d(_MultipartitePool):
     torch.Size([8, 4, 3, 3])
     """
 
-    dims = 2
 
-
-class MultipartitePool3d(_MultipartitePool):
+class MultipartitePool3d(_MultipartitePool, dims=3):
     """Multipartite pooling of (N, C, D, H, W); see :class:`MultipartitePool2d`.
 
     Examples
@@ -424,5 +424,3 @@ class MultipartitePool3d(_MultipartitePool):
     >>> MultipartitePool3d(2, num_classes=3).window.dims
     3
     """
-
-    dims = 3

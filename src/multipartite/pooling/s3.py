@@ -117,17 +117,10 @@ def _checked(grid_size: Size | None, window: Window) -> tuple[int, ...]:
 
 
 class _S3Pool(Pool):
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-        *,
-        grid_size: Size | None = None,
-    ) -> None:
-        super().__init__(kernel_size, stride, padding, dilation, ceil_mode)
+    shown = ("grid_size",)
+
+    def __init__(self, *sizes: Any, grid_size: Size | None = None, **window: Any) -> None:
+        super().__init__(*sizes, **window)
         _checked(grid_size, self.window)
         self.grid_size = grid_size
 
@@ -135,24 +128,14 @@ class _S3Pool(Pool):
         """Pool x: draw lines in training, average in evaluation."""
         return _pool(x, self.window, _checked(self.grid_size, self.window), self.training, self.generator)
 
-    def options(self) -> dict[str, Any]:
-        """Give what was asked for besides the window."""
-        return {"grid_size": self.grid_size}
 
-
-class S3Pool1d(_S3Pool):
+class S3Pool1d(_S3Pool, dims=1):
     """Module form of :func:`s3_pool` for (N, C, L)."""
 
-    dims = 1
 
-
-class S3Pool2d(_S3Pool):
+class S3Pool2d(_S3Pool, dims=2):
     """Module form of :func:`s3_pool` for (N, C, H, W)."""
 
-    dims = 2
 
-
-class S3Pool3d(_S3Pool):
+class S3Pool3d(_S3Pool, dims=3):
     """Module form of :func:`s3_pool` for (N, C, D, H, W)."""
-
-    dims = 3

@@ -86,19 +86,19 @@ class _SoftPool(Pool):
         return _pool(x, self.window)
 
 
-class SoftPool1d(_SoftPool):
-    """Module form of :func:`soft_pool` for (N, C, L)."""
+class SoftPool1d(_SoftPool, dims=1):
+    """Module form of :func:`soft_pool` for (N, C, L).
 
-    dims = 1
+    Examples
+    --------
+    >>> SoftPool1d(2)(torch.tensor([[[0.0, 0.0, 4.0, 4.0]]]))
+    tensor([[[0., 4.]]])
+    """
 
 
-class SoftPool2d(_SoftPool):
+class SoftPool2d(_SoftPool, dims=2):
     """Module form of :func:`soft_pool` for (N, C, H, W)."""
 
-    dims = 2
 
-
-class SoftPool3d(_SoftPool):
+class SoftPool3d(_SoftPool, dims=3):
     """Module form of :func:`soft_pool` for (N, C, D, H, W)."""
-
-    dims = 3

@@ -70,19 +70,13 @@ class _StochasticPool(Pool):
         return _pool(x, self.window, self.training, self.generator)
 
 
-class StochasticPool1d(_StochasticPool):
+class StochasticPool1d(_StochasticPool, dims=1):
     """Module form of :func:`stochastic_pool` for (N, C, L)."""
 
-    dims = 1
 
-
-class StochasticPool2d(_StochasticPool):
+class StochasticPool2d(_StochasticPool, dims=2):
     """Module form of :func:`stochastic_pool` for (N, C, H, W)."""
 
-    dims = 2
 
-
-class StochasticPool3d(_StochasticPool):
+class StochasticPool3d(_StochasticPool, dims=3):
     """Module form of :func:`stochastic_pool` for (N, C, D, H, W)."""
-
-    dims = 3

@@ -65,19 +65,13 @@ class _StridedPool(Pool):
         return _pool(x, self.window)
 
 
-class StridedPool1d(_StridedPool):
+class StridedPool1d(_StridedPool, dims=1):
     """Module form of :func:`strided_pool` for (N, C, L)."""
 
-    dims = 1
 
-
-class StridedPool2d(_StridedPool):
+class StridedPool2d(_StridedPool, dims=2):
     """Module form of :func:`strided_pool` for (N, C, H, W)."""
 
-    dims = 2
 
-
-class StridedPool3d(_StridedPool):
+class StridedPool3d(_StridedPool, dims=3):
     """Module form of :func:`strided_pool` for (N, C, D, H, W)."""
-
-    dims = 3

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from multipartite.errors import InputError
-from multipartite.pooling.window import Pool, Size
+from multipartite.pooling.window import Pool
 
 __all__ = ["WeightedPool"]
 
@@ -35,17 +35,9 @@ class WeightedPool(Pool):
     start: ClassVar[dict[str, float]]
 
     def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        ceil_mode: bool = False,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, *sizes: Any, device: torch.device | str | None = None, dtype: torch.dtype | None = None, **window: Any
     ) -> None:
-        super().__init__(kernel_size, stride, padding, dilation, ceil_mode)
+        super().__init__(*sizes, **window)
         self.allocated = False  # whether the weights are made
         for name in self.start:
             weight: Any = UninitializedParameter(device=device, dtype=dtype)  # type: ignore[call-arg]

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -188,13 +189,32 @@ class Pool(nn.Module):
 
     Examples
     --------
-    >>> class Plain2d(Pool):
-    ...     dims = 2
+    >>> class Plain2d(Pool, dims=2):
+    ...     pass
     >>> Plain2d(3, 2)
     Plain2d(kernel_size=(3, 3), stride=(2, 2), padding=(0, 0), dilation=(1, 1), ceil_mode=False)
     """
 
     dims: int
+    shown: ClassVar[tuple[str, ...]] = ()  # attributes that were asked for besides the window
+
+    def __init_subclass__(cls, dims: int | None = None, **rest: Any) -> None:
+        """Take the number of dimensions, and show a signature that names what `*sizes` and `**window` stand for."""
+        super().__init_subclass__(**rest)
+        if dims is not None:
+            cls.dims = dims
+        positional: list[inspect.Parameter] = []
+        options: dict[str, inspect.Parameter] = {}
+        for base in cls.__mro__:
+            if "__init__" in vars(base):
+                parameters = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]  # without self
+                positional += [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+                options |= {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+                if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+                    break
+        cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [*positional, *options.values()]
+        )
 
     def __init__(
         self,
@@ -220,7 +240,7 @@ class Pool(nn.Module):
 
     def options(self) -> dict[str, Any]:
         """Give what was asked for besides the window, for `repr`."""
-        return {}
+        return {name: getattr(self, name) for name in self.shown}
 
     def extra_repr(self) -> str:
         """Show what was asked for, as the layers of torch do."""
