@@ -142,10 +142,11 @@ def _pool(
     size = tuple(x.shape[2:]) if how is None else gathered_size(window, x.shape[2:])
     out = window.out_size(x.shape[2:])
     picks = choice.assignment == "hard" or (training and choice.draws)
-    late = how == "max" and picks  # values and gradient are needed where something is chosen, and nowhere else
+    # values and gradient are needed where something is chosen, and nowhere else: then the map need not be held whole
+    sparse = picks and how == "max" and (choice.blind or (x.requires_grad and torch.is_grad_enabled()))
 
     y = x if how is None else None
-    if how is not None and not late:
+    if how is not None and not sparse:
         y = gather_map(x, window, how, training=training, generator=generator)
 
     if choice.blind:
@@ -175,8 +176,8 @@ def _pool(
         chosen = draw_lines(scores, out, focus, whole, generator)
     else:
         chosen = draw(scores, cells, temperature=choice.temperature, generator=generator)
-    if late:
-        values = max_at(x, window, chosen, size)
+    if how == "max":
+        values = max_at(x, window, chosen, size, y)
         return (values, origins(x, window, chosen)) if return_indices else values
     assert y is not None
     values = pick(y, chosen, distinct=choice.assignment != "lines" and not cells.overlaps)
