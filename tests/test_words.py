@@ -63,7 +63,11 @@ def test_one_word_serves_all_places_and_several_one_each():
     assert [str(several.at(i, of=3)) for i in range(3)] == ["max", "a:x=1", "b"]
     assert several.slug == "max+a-x=1+b"
     assert str(Places.parse("max|max")) == "max"
-    with pytest.raises(InputError, match="has words for 3 places, the network has 2"):
+    with pytest.raises(InputError, match="has words for 3 places, there are 2"):
         several.at(0, of=2)
+    with pytest.raises(InputError, match="one word is wanted here, not one a place"):
+        Word.parse("max|average")
+    with pytest.raises(InputError, match="option 'x' is given twice"):
+        Word.parse("a:x=1,x=2")
     with pytest.raises(InputError, match="a name in every place"):
         Places.parse("max||average")

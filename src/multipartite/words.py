@@ -41,6 +41,8 @@ class Word:
     @classmethod
     def parse(cls, text: str) -> Word:
         """Read a word; values are Python literals, or else words."""
+        if "|" in text:
+            raise InputError(f"one word is wanted here, not one a place, got {text!r}")
         name, _, rest = text.strip().partition(":")
         attribute, _, more = rest.partition(":")
         if attribute and "=" not in attribute and "," not in attribute:  # a reference to somebody's own
@@ -50,6 +52,8 @@ class Word:
             key, equals, value = item.partition("=")
             if not equals:
                 raise InputError(f"options read name:option=value,..., got {item!r} in {text!r}")
+            if key.strip() in options:
+                raise InputError(f"option {key.strip()!r} is given twice in {text!r}")
             options[key.strip()] = _literal(value.strip())
         return cls.of(name, **options)
 
@@ -105,7 +109,7 @@ class Places:
     def at(self, place: int, *, of: int) -> Word:
         """Give the word of one of the `of` places of a network."""
         if len(self.words) not in (1, of):
-            raise InputError(f"{str(self)!r} has words for {len(self.words)} places, the network has {of}")
+            raise InputError(f"{str(self)!r} has words for {len(self.words)} places, there are {of}")
         return self.words[place if len(self.words) > 1 else 0]
 
     @property

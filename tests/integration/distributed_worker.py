@@ -186,6 +186,7 @@ def main(folder):
             "fitted": fitted(*me),
             "trained": train(DistributedDataParallel(network()), *me),
             "gathered": train(DistributedDataParallel(network(gather="max")), *me),
+            "lines": train(DistributedDataParallel(network("lines", gather="max", focus=0.5)), *me),
             "soft": train(DistributedDataParallel(network("soft"), broadcast_buffers=False), *me),
             "half": half(*me),
             "compiled": compiled(*me),

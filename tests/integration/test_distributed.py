@@ -65,6 +65,7 @@ TOGETHER = [
     "fitted",
     "trained",
     "gathered",
+    "lines",
     "soft",
     "half",
     "compiled",

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 import multipartite as mp
 
-ASSIGNMENTS = ["hard", "soft", "stochastic"]
+ASSIGNMENTS = ["hard", "soft", "stochastic", "lines"]
 
 
 def batch(step=0, n=9, dtype=torch.float32):

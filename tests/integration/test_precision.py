@@ -23,7 +23,7 @@ def network(assignment):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("assignment", ["hard", "soft", "stochastic"])
+@pytest.mark.parametrize("assignment", ["hard", "soft", "stochastic", "lines"])
 def test_training_and_evaluation_under_autocast(dtype, assignment):
     model = network(assignment)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.05)

@@ -254,3 +254,20 @@ def test_an_average_of_a_converted_model_follows_from_the_first_batch_on():
         averaged.update_parameters(model)
     assert averaged.module[3].statistics.total > 0
     assert torch.isfinite(averaged.module.eval()(torch.rand(2, 1, 10, 10))).all()
+
+
+def test_every_layer_may_have_a_word_of_its_own():
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3), nn.MaxPool2d(2), nn.AvgPool2d(2))
+    uniform, focused = "multipartite:assignment=lines,focus=0", "multipartite:assignment=lines,focus=0.5"
+    mp.convert(net, 3, f"{uniform}|{focused}")
+    assert [net[i].focus for i in (1, 3)] == [0, 0.5]
+    assert isinstance(net[4], nn.AvgPool2d)
+    with mp.supervise(torch.tensor([0, 1])):
+        assert net(torch.rand(2, 1, 20, 20)).shape == (2, 4, 1, 1)
+
+
+def test_words_for_more_or_fewer_layers_than_there_are_change_nothing():
+    net = nn.Sequential(nn.MaxPool2d(2), nn.MaxPool2d(2))
+    with pytest.raises(InputError, match="has words for 3 places, there are 2"):
+        mp.convert(net, 3, "average|max|blur")
+    assert all(type(layer) is nn.MaxPool2d for layer in net)

@@ -192,3 +192,12 @@ def test_functions_take_inputs_and_labels_out_of_a_batch():
     assert same(snapshot(model[6]), snapshot(mp.fit(network(), BATCHES)[6]))
     with pytest.raises(InputError, match=r"dicts with one of labels, label, .* got dict with image, truth; give"):
         mp.fit(network(), batches)
+
+
+def test_fitting_teaches_lines_how_far_to_trust_their_scores():
+    model = network(gather="max", assignment="lines", focus="auto")
+    assert model[3].trust is None
+    mp.fit(model, BATCHES)
+    for layer in (model[3], model[6]):
+        assert layer.trust.shape == (1,)
+        assert 0 < layer.trust < 1

@@ -294,7 +294,7 @@ def test_threads_teach_their_own_layers_their_own_labels():
 
 @pytest.mark.parametrize("reentrant", [True, False])
 @pytest.mark.parametrize("inside", [True, False])
-@pytest.mark.parametrize("assignment", ["hard", "soft", "stochastic"])
+@pytest.mark.parametrize("assignment", ["hard", "soft", "stochastic", "lines"])
 def test_a_recomputed_forward_counts_once_and_picks_the_same(reentrant, inside, assignment):
     torch.manual_seed(0)
     x, labels = labelled(channels=3)

@@ -31,7 +31,8 @@ from windows import (
     taught,
 )
 
-ASSIGNMENTS = ["hard", "soft", "stochastic"]
+ASSIGNMENTS = ["hard", "soft", "stochastic", "lines"]
+X4 = activations(2, 6, 4, 4, seed=3)
 
 # Values
 
@@ -89,6 +90,8 @@ def test_module_is_function(dims, assignment, training):
     layer.generator = torch.Generator().manual_seed(0)
     x = activations(2, 6, *[7] * dims, seed=9)
     options = {"assignment": assignment, "training": training, "generator": torch.Generator().manual_seed(0)}
+    if assignment == "lines":  # how far the layer has learned to trust its scores
+        options["focus"] = layer.trust
     expected = printed_pool(x, layer.factor, (3,) * dims, 2, 1, 1, True, **options)
     layer._warned = True  # no labels are meant to come
     assert torch.equal(layer(x), expected)
@@ -144,7 +147,7 @@ def test_gradients_are_right(dims, criterion, assignment):
     size = {1: 6, 2: 4, 3: 3}[dims]
     layer = taught(dims, 4, 3, groups=2, size=4, criterion=criterion, assignment=assignment, temperature=0.7)
     x = activations(1, 4, *[size] * dims, seed=6).requires_grad_()
-    if assignment == "stochastic":  # the scores are taken as given, which gradcheck cannot know
+    if assignment in ("stochastic", "lines"):  # the scores are taken as given, which gradcheck cannot know
         weights = layer(torch.ones_like(x))
         assert torch.isfinite(weights).all()
         layer.train()._warned = True
@@ -294,6 +297,37 @@ def test_bad_input_is_refused_and_changes_nothing(settled, x, labels, message):
 def test_bad_options_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         printed2d(**{"kernel_size": 2, "num_classes": 3} | options)
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "value"),
+    [
+        ({"assignment": "lines", "focus": 0.0}, "focus", 0.5),
+        ({"assignment": "lines", "focus": 0.5}, "focus", "auto"),
+        ({"assignment": "stochastic", "temperature": math.inf}, "temperature", 1.0),
+    ],
+)
+def test_an_option_that_would_have_to_learn_what_the_layer_did_not_is_refused(made, name, value):
+    layer = printed2d(2, num_classes=3, **made)
+    with pytest.raises(InputError, match=f"was made without what {name}={value!r} has to learn"):
+        setattr(layer, name, value)
+    assert getattr(layer, name) == made[name]
+
+
+def test_other_options_may_be_set():
+    layer = taught(assignment="lines", focus=0.5)
+    layer.focus = 0.0
+    torch.testing.assert_close(layer(X4), nn.functional.avg_pool2d(X4, 2))
+    layer.focus, layer.assignment, layer.temperature = 0.25, "stochastic", 2.0
+    assert (layer.focus, layer.assignment, layer.temperature) == (0.25, "stochastic", 2.0)
+    blind = printed2d(2, assignment="lines", focus=0.0, criterion="energy")
+    blind.focus = 0.5  # a pixel's energy has nothing to learn
+    assert blind.focus == 0.5
+
+
+def test_the_function_is_told_its_focus():
+    with pytest.raises(InputError, match="focus must be a number in"):
+        printed_pool(X4, None, 2, assignment="lines", focus="auto")
 
 
 def test_there_are_no_indices_of_an_expectation():

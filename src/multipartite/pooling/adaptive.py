@@ -74,7 +74,7 @@ class AdaptivePool(nn.Module):
         return f"output_size={self.output_size}"
 
 
-def adapt(pooling: str, output_size: OutputSize, *, num_classes: int, dims: int, **options: Any) -> nn.Module:
+def adapt(pooling: str | Word, output_size: OutputSize, *, num_classes: int, dims: int, **options: Any) -> nn.Module:
     """Build the adaptive form of the pooling called `pooling`; for max and average, torch's own.
 
     Examples
@@ -82,7 +82,7 @@ def adapt(pooling: str, output_size: OutputSize, *, num_classes: int, dims: int,
     >>> adapt("max", 1, num_classes=10, dims=2)
     AdaptiveMaxPool2d(output_size=1)
     """
-    word = Word.parse(pooling)
+    word = Word.parse(pooling) if isinstance(pooling, str) else pooling
     name = word.name
     if name in _TORCH:
         layer: nn.Module = getattr(torch.nn, f"{_TORCH[name]}{dims}d")(output_size, **options)

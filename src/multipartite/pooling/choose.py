@@ -78,6 +78,11 @@ class Choice:
         return self.focus == 0 if self.assignment == "lines" else self.temperature == math.inf and self.mixes
 
     @property
+    def trusts(self) -> bool:
+        """Whether the layer is to learn how far to trust its scores."""
+        return self.assignment == "lines" and self.focus == "auto"
+
+    @property
     def mixes(self) -> bool:
         """Whether pixels are averaged in evaluation."""
         return self.assignment != "hard"

@@ -17,7 +17,7 @@ from multipartite.pooling.learning import SupervisedLayer
 from multipartite.pooling.selection import Selector, by_identity, dimensions, poolings, reason_to_stay, selectors
 from multipartite.pooling.weights import WeightedPool
 from multipartite.pooling.window import Pool
-from multipartite.words import Word
+from multipartite.words import Places, Word
 
 __all__ = ["Plan", "Replacement", "convert", "revert"]
 
@@ -127,7 +127,8 @@ def convert(
     num_classes : int
         How many classes the labels tell apart.
     pooling : str
-        A name of :func:`multipartite.pooling.available`, with options or without: ``"multipartite:groups=4"``.
+        A name of :func:`multipartite.pooling.available`, with options or without: ``"multipartite:groups=4"``; or one
+        word for each layer that is replaced, in their order: ``"max|multipartite:assignment=lines,focus=0.5"``.
     only : str, module class, or several of them, optional
         Which layers: by name (``"layer1.pool"``), by a part of the model that holds them (``"layer1"``), by a
         pattern (``"layer*.pool"``) or by class (``nn.AvgPool2d``). By default all max pooling. A global pooling
@@ -158,10 +159,14 @@ def convert(
     'MultipartitePool2d'
     """
     chosen, left = selectors(model, "only", only), selectors(model, "skip", skip)
+    found = [(*each, reason_to_stay(*each[:2], chosen, left)) for each in poolings(model)]
+    places, leaving = Places.parse(pooling), sum(not reason for *_, reason in found)
     plan = Plan()
-    for names, old, like in poolings(model):
-        reason = reason_to_stay(names, old, chosen, left)
-        new = None if reason else _successor(names[0], old, like, pooling, num_classes, options)
+    for names, old, like, reason in found:
+        new = None
+        if not reason:
+            word = places.at(sum(item.new is not None for item in plan), of=leaving)
+            new = _successor(names[0], old, like, word, num_classes, options)
         plan.append(Replacement(names, old, new, reason))
     if dry_run:
         return plan
@@ -201,13 +206,13 @@ def revert(model: Model) -> Model:
 
 
 def _successor(
-    name: str, old: Any, like: torch.Tensor, pooling: str, num_classes: int, options: dict[str, Any]
+    name: str, old: Any, like: torch.Tensor, pooling: Word, num_classes: int, options: dict[str, Any]
 ) -> nn.Module:
     dims = dimensions(old)
     assert dims is not None
     said = {key: getattr(old, key) for key, default in _EXTRAS.items() if getattr(old, key, default) != default}
     given = {**said, **options}
-    supervised = registry.find(Word.parse(pooling).name).supervised
+    supervised = registry.find(pooling.name).supervised
     if supervised:
         given = {"device": like.device, "dtype": like.dtype, **given}
     try:
@@ -217,7 +222,7 @@ def _successor(
             window = (old.kernel_size, old.stride, old.padding)
             new = registry.create(pooling, *window, num_classes=num_classes, dims=dims, **given)
     except InputError as error:
-        raise InputError(f"layer {name!r}, {old}, cannot become {pooling!r}: {error}") from error
+        raise InputError(f"layer {name!r}, {old}, cannot become {str(pooling)!r}: {error}") from error
     return new if supervised else new.to(like.device, like.dtype)
 
 

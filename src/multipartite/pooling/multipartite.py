@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from multipartite.criteria import Energy
 from multipartite.errors import InputError
 from multipartite.instance_ranking import Fold, by_images, score_map
 from multipartite.pooling.choose import (
@@ -110,6 +111,8 @@ def multipartite_pool(
     """
     folded = Fold.quadratic(factor) if isinstance(factor, Tensor) else factor
     window = Window.for_input(x, kernel_size, stride, padding, dilation, ceil_mode)
+    if isinstance(focus, str):
+        raise InputError(f"focus must be a number in [0, 1), or a tensor of one a group, got {focus!r}")
     choice = Choice(assignment, temperature, 0.5 if isinstance(focus, Tensor) else focus)
     _check(gather, choice, return_indices)
     groups = groups if folded is None else len(folded.factor)
@@ -211,7 +214,13 @@ class _Chosen:
         return self if layer is None else getattr(layer.choice, self.name)
 
     def __set__(self, layer: Any, value: Any) -> None:
-        layer.choice = replace(layer.choice, **{self.name: value})
+        choice = replace(layer.choice, **{self.name: value})
+        scored = not choice.blind and not isinstance(layer.form, Energy)
+        if (scored and not layer.learns) or (choice.trusts and not layer.trusts):
+            raise InputError(
+                f"this layer was made without what {self.name}={value!r} has to learn: make it with that option"
+            )
+        layer.choice = choice
 
 
 class _MultipartitePool(SupervisedLayer):
@@ -268,7 +277,7 @@ class _MultipartitePool(SupervisedLayer):
             device=device,
             dtype=dtype,
             learns=not choice.blind,
-            trusts=assignment == "lines" and focus == "auto",
+            trusts=choice.trusts,
         )
         self.gather, self.choice, self.return_indices = gather, choice, return_indices
 

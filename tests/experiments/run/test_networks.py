@@ -106,7 +106,7 @@ def test_auto_chooses_by_the_images(channels, size, name):
         ("lenet", {"size": (15, 15)}, "'lenet' needs images of at least 16 x 16 pixels, got 15 x 15"),
         ("lenet", {"num_classes": 1}, "at least 2 classes"),
         ("lenet", {"pooling_word": "max:return_indices=True"}, "pooling 'max:return_indices=True' does not work"),
-        ("lenet", {"pooling_word": "max|max:dilation=1|average"}, "has words for 3 places, the network has 2"),
+        ("lenet", {"pooling_word": "max|max:dilation=1|average"}, "has words for 3 places, there are 2"),
         ("math:pi", {}, "network 'math:pi' must be a function that makes a module, got float"),
         ("math:tau", {}, "must be a function"),
         ("networks_of_others:plain:dept=3", {}, "did you mean depth"),
