@@ -147,6 +147,12 @@ mp.rank_features(X, y), mp.rank_features(X, y, "roc"), mp.rank_features(X, y, co
 mp.FeatureRanker(top=2).fit(X, y).transform(X)
 mp.SupervisedProjection().fit(X, y).partial_fit(X, y).transform(X)
 mp.InstanceRanker().fit(X, y).rank(X)
+import torch
+net = torch.nn.Sequential(torch.nn.Conv1d(1, 2, 1), mp.MultipartitePool1d(2, num_classes=2))
+with mp.supervise(np.asarray(y)):
+    net(torch.rand(8, 1, 4))
+mp.fit(net, [(torch.rand(8, 1, 4), np.asarray(y))])
+mp.ClassStatistics(2, 3).update(np.asarray(X, dtype=float), np.asarray(y, dtype=int))
 """
 
 

@@ -68,7 +68,7 @@ class Streamed(Supervised):
     statistics_: ClassStatistics
     classes_: npt.NDArray[Any]
 
-    def _settle(self, statistics: ClassStatistics) -> None:
+    def _solve(self, statistics: ClassStatistics) -> None:
         """Learn from `statistics`; change nothing if that fails."""
         raise NotImplementedError
 
@@ -123,7 +123,7 @@ class Streamed(Supervised):
         return self._learn(chunk if first else _copy(self.statistics_).merge(chunk), known)
 
     def _learn(self, statistics: ClassStatistics, classes: npt.NDArray[Any]) -> Self:
-        self._settle(statistics)
+        self._solve(statistics)
         self.statistics_, self.classes_ = statistics, classes
         return self
 

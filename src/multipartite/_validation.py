@@ -19,14 +19,16 @@ __all__ = ["as_tensor", "check_classes", "check_finite", "check_weight", "encode
 _FEW = 20  # rows that may well be of as many classes
 
 
-def as_tensor(X: npt.NDArray[Any]) -> Tensor:
-    """View an array as a tensor, to read from.
+def as_tensor(X: Any) -> Tensor:
+    """View an array as a tensor, to read from; a tensor is one already, and a list becomes one.
 
     Examples
     --------
     >>> as_tensor(np.broadcast_to(np.ones(1), (2, 2))).shape
     torch.Size([2, 2])
     """
+    if not isinstance(X, np.ndarray):
+        return torch.as_tensor(X)
     if min(X.strides, default=0) < 0:
         X = X.copy()  # torch knows no negative strides
     if X.flags.writeable:

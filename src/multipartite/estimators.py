@@ -81,7 +81,7 @@ class SupervisedProjection(TransformerMixin, Streamed):  # type: ignore[misc]
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _settle(self, statistics: ClassStatistics) -> None:
+    def _solve(self, statistics: ClassStatistics) -> None:
         A = supervised_projection(
             statistics,
             self.projection,
@@ -194,7 +194,7 @@ class InstanceRanker(Streamed):
         self.shrinkage = shrinkage
         self.scale = scale
 
-    def _settle(self, statistics: ClassStatistics) -> None:
+    def _solve(self, statistics: ClassStatistics) -> None:
         row_form(self.criterion)  # a wrong name is found before anything is solved
         if CRITERIA[self.criterion].from_moments is None:
             raise InputError(

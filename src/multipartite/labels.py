@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from multipartite._validation import as_tensor
 from multipartite.errors import InputError
 
 __all__ = ["IGNORE", "Labels", "current_labels", "supervise", "to_resolution"]
@@ -64,7 +65,7 @@ def current_labels() -> tuple[Tensor, int] | None:
 
 def _as_tensor(labels: Any) -> Tensor:
     try:
-        return torch.as_tensor(labels).detach()
+        return (labels if isinstance(labels, Tensor) else as_tensor(labels)).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"labels must be a tensor, an array or a list of numbers: {error}") from error
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from multipartite._tall import LEAST_ROWS, tall_moments
+from multipartite._validation import as_tensor
 from multipartite.errors import InputError
 from multipartite.labels import IGNORE, Labels
 
@@ -186,8 +187,8 @@ class ClassStatistics(nn.Module):
         weight : Tensor of shape (N,), optional
             How often every row counts.
         """
-        X = torch.as_tensor(X)
-        y = torch.as_tensor(y).to(X.device)
+        X = as_tensor(X)
+        y = as_tensor(y).to(X.device)
         labels = Labels.of(y, self.num_classes, X.shape[2:], ignore_index=ignore_index, weight=weight)
         for moments in self.moments(X, labels):
             self.add(moments)

@@ -1,7 +1,9 @@
 """`multipartite rank`: the same ranking as the function, told to people and to programs."""
 
+import errno
 import gzip
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -16,6 +18,7 @@ from sklearn.datasets import load_iris
 
 import multipartite as mp
 from multipartite import cli
+from multipartite.criteria import for_columns
 
 
 @pytest.fixture
@@ -137,6 +140,22 @@ def test_plot_shows_a_bar_a_column(run, iris, tmp_path):
     assert len(starts) == 4
     assert widths[starts + 5].tolist() == sorted(widths[starts + 5], reverse=True)
     assert b"<svg" in (tmp_path / "one.svg").read_bytes()
+
+
+def test_a_plot_that_cannot_be_written_is_one_sentence(run, iris, monkeypatch):
+    def refuse(*args, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", refuse)
+    status, _, error = run("multipartite rank iris.csv --target species --plot bars.png")
+    assert status == 2
+    assert error == "multipartite: bars.png cannot be written (No space left on device)\n"
+
+
+def test_the_help_names_every_criterion(run):
+    help_text = " ".join(run("multipartite rank --help")[1].split())
+    *names, last = for_columns()
+    assert f"{', '.join(names)} or {last}." in help_text
 
 
 def test_plot_takes_names_in_any_script(run, iris):

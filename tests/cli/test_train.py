@@ -157,7 +157,7 @@ def test_a_file_in_place_of_the_folder_is_one_sentence(tmp_path):
     assert re.fullmatch(r"multipartite: .*file is there and is no run: choose a new folder\n", err)
 
 
-def test_sigterm_says_how_to_go_on_before_training_has_begun_too(tmp_path, monkeypatch):
+def test_sigterm_says_how_to_start_again_where_nothing_is_written_yet(tmp_path, monkeypatch):
     def stopped(config):
         signal.raise_signal(signal.SIGTERM)
 
@@ -165,7 +165,8 @@ def test_sigterm_says_how_to_go_on_before_training_has_begun_too(tmp_path, monke
     before = signal.getsignal(signal.SIGTERM)
     status, _, err = run_words("train", "digits", *SHORT, "--out", tmp_path / "run")
     assert status == 143
-    assert err == f"multipartite: stopped; go on with: multipartite train --out {tmp_path / 'run'} --resume\n"
+    assert err == "multipartite: stopped; nothing was written yet: start again with the same command\n"
+    assert not (tmp_path / "run" / "config.json").exists()
     assert signal.getsignal(signal.SIGTERM) is before
 
 

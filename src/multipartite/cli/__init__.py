@@ -9,7 +9,7 @@ import importlib
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -88,8 +88,11 @@ def plain_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def stoppable(advice: str) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end a command with a sentence that says what to do next, status 130 or 143."""
+def stoppable(advice: str | Callable[[], str]) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end a command with a sentence that says what to do next, status 130 or 143.
+
+    A function is asked when it happens.
+    """
     came = [signal.SIGINT]
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -100,7 +103,7 @@ def stoppable(advice: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stopped:
-        say(f"{str(stopped) or 'stopped'}; {advice}")
+        say(f"{str(stopped) or 'stopped'}; {advice if isinstance(advice, str) else advice()}")
         raise SystemExit(128 + came[-1]) from None
     finally:
         signal.signal(signal.SIGTERM, before)

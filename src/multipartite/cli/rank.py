@@ -209,4 +209,7 @@ def _draw(rows: list[dict[str, Any]], label: str, plot: Path) -> None:
         axes.margins(y=0.02)
         axes.set_xlabel(legible(label), parse_math=False)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(plot, dpi=150)
+    try:
+        figure.savefig(plot, dpi=150)
+    except OSError as error:
+        raise InputError(f"{plot} cannot be written ({error.strerror or error})") from error

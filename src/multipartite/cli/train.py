@@ -56,7 +56,7 @@ def train(
     """Train one network on one data set with one pooling, into a folder that tells all about it."""
     choices: dict[str, Any] = dict(locals())
     from multipartite.experiments.run.config import RunConfig
-    from multipartite.experiments.run.store import read_run
+    from multipartite.experiments.run.store import is_run, read_run
 
     for name in ("out", "resume", "tensorboard"):
         del choices[name]
@@ -73,7 +73,13 @@ def train(
     watchers: list[Watcher] = [Terminal()]
     if tensorboard:
         watchers.append(TensorBoard(folder / "tensorboard"))
-    with plain_warnings(), stoppable(f"go on with: multipartite train --out {folder} --resume"):
+
+    def advice() -> str:
+        if not is_run(folder):
+            return "nothing was written yet: start again with the same command"
+        return f"go on with: multipartite train --out {folder} --resume"
+
+    with plain_warnings(), stoppable(advice):
         summary = train_run(config, folder, watcher=Several(*watchers), resume=resume)
     if first_process():
         print(f"{_words(summary)}\n{folder}")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from multipartite.cli import options, plain_warnings, stoppable
+from multipartite.errors import counted
 
 __all__ = ["register", "tune"]
 
@@ -74,5 +75,6 @@ def tune(
             say=lambda line: print(line, file=sys.stderr, flush=True),
         )
     best = tuned.trials[0]
-    print(f"{best.error:.2f}% validation error after {best.epochs} of {epochs} epochs, best of {len(tuned.trials)}")
+    length = f"{best.epochs} of {counted(epochs, 'epoch')}"
+    print(f"{best.error:.2f}% validation error after {length}, best of {len(tuned.trials)}")
     print(f"--pooling {tuned.word}")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from multipartite._validation import as_tensor
 from multipartite.errors import InputError
 from multipartite.labels import IGNORE, supervise
 from multipartite.pooling.learning import SupervisedLayer
@@ -87,7 +88,7 @@ def fit(
             with _fitting([layer for layer in layers if layer not in met[:done]], met):
                 for batch in _shown(loader, progress, f"fit {done + 1}/{passes}"):
                     y = (labels or labels_of)(batch)
-                    with supervise(torch.as_tensor(y).to(device), ignore_index=ignore_index):
+                    with supervise(as_tensor(y).to(device), ignore_index=ignore_index):
                         call(model, _inputs_of(batch) if inputs is None else inputs(batch), device)
                     batches += 1
             if not batches:

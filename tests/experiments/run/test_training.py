@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import torch as safetensors
 
 from multipartite import pooling
 from multipartite.errors import InputError
@@ -257,3 +258,15 @@ def test_two_processes_train_as_one_does(tmp_path, by):
     one, two = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("one", "two"))
     for part in ("train", "validation", "test"):
         assert two[part] == pytest.approx(one[part], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_two_processes_holds_what_both_have_learned(tmp_path):
+    pooling = "multipartite:learn_every=1,max_rows=None,momentum=0.0,refit_every=7"  # no refit at the end of the epoch
+    words = ["train", "digits", "--pooling", pooling, "--epochs", "1", "--limit", "600", "--devices", "2"]
+    command = [str(Path(sys.executable).with_name("multipartite")), *words, "--accelerator", "cpu", "--threads", "1"]
+    done = subprocess.run([*command, "--out", str(tmp_path / "run")], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    state = safetensors.load_file(tmp_path / "run" / "checkpoint.safetensors")
+    counts = [tensor.sum().item() for name, tensor in state.items() if name.endswith("pool1.statistics.count")]
+    assert counts == [500 * 7 * 7]  # five batches of a hundred; an image of 8 x 8 has 7 x 7 gathered pixels

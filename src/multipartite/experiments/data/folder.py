@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from multipartite.errors import InputError
+from multipartite.errors import InputError, warn
 from multipartite.experiments.data.dataset import Dataset, Split, stratified
 
 __all__ = ["load_folder"]
@@ -20,7 +19,7 @@ __all__ = ["load_folder"]
 LARGEST = 64  # images that share one size up to this stay as they are
 SIDE = 32  # others are scaled and cut to this square
 TEST_SHARE = 0.2
-_NAMED = 3  # unreadable images that a message names
+_NAMED = 100  # unreadable images that a message names: all, unless something else is wrong
 
 
 def load_folder(folder: Path, *, seed: int = 0, skip_unreadable: bool = False) -> Dataset:
@@ -118,7 +117,7 @@ def _read(paths: list[Path], skip_unreadable: bool) -> dict[Path, Image.Image]:
         told = f"{len(bad)} of {len(paths)} images cannot be read: {', '.join(bad[:_NAMED])}{more}"
         if not skip_unreadable:
             raise InputError(f"{told}; repair or remove them, or leave them out: --skip-unreadable")
-        warnings.warn(f"left out, {told}", stacklevel=4)
+        warn(f"left out, {told}")
     return images
 
 

@@ -218,8 +218,12 @@ def workers_starting(workers: int) -> Iterator[None]:
 
 def _start(workers: int) -> None:
     if workers > 1:
-        pool = _pool(workers)
-        wait([pool.submit(_ready, os.getpid()) for _ in range(workers)])
+        try:
+            pool = _pool(workers)
+            wait([pool.submit(_ready, os.getpid()) for _ in range(workers)])
+        except RuntimeError:
+            if threading.main_thread().is_alive():  # else the command has ended, and nobody waits for workers
+                raise
 
 
 def _pool(workers: int) -> Any:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from multipartite import pooling
-from multipartite.errors import InputError
+from multipartite.errors import InputError, counted
 from multipartite.experiments.grid.comparison import check_settings, place
 from multipartite.experiments.grid.jobs import Job, Outcome, run_jobs, workers_starting
 from multipartite.experiments.run import networks
@@ -49,6 +49,8 @@ _TRIES = 5  # how often a suggestion may be one that is known, until a new one i
 
 
 def _multipartite(pick: Pick, channels: Sequence[int]) -> dict[str, Any]:
+    from multipartite.criteria import for_rows  # torch, which a mistyped name is answered without
+
     common = math.gcd(*channels)
     options = {
         "gather": pick("gather", "max", None, "stochastic", "average"),
@@ -65,7 +67,7 @@ def _multipartite(pick: Pick, channels: Sequence[int]) -> dict[str, Any]:
         uniform = options["temperature"] == math.inf
     if uniform:  # nothing is scored
         return options
-    options["criterion"] = pick("criterion", "kl", "information", "energy", "bhattacharyya", "ttest")
+    options["criterion"] = pick("criterion", *for_rows())
     if options["criterion"] != "energy":
         options["projection"] = pick("projection", "fisher", "orthogonal", "penalised")
     return options
@@ -347,7 +349,7 @@ class _Search:
         trial.report(found.error, level)
         ahead = min(self.best.values(), key=_rank)
         self.say(
-            f"{word}: {found.error:.2f}% after {level} of {self.base.epochs} epochs; "
+            f"{word}: {found.error:.2f}% after {level} of {counted(self.base.epochs, 'epoch')}; "
             f"best of {len(self.best)}: {ahead.word} with {ahead.error:.2f}% after {ahead.epochs}"
         )
         if rung + 1 == len(self.levels):

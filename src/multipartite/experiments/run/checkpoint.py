@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor, nn
 
-from multipartite.errors import InputError
+from multipartite.errors import InputError, warn
 from multipartite.experiments.run.config import FORMAT
 from multipartite.experiments.run.store import CHECKPOINT, PREVIOUS, write_atomically
 
@@ -112,7 +111,7 @@ def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
             reasons.append(f"{path} is damaged ({reason})")
             continue
         if reasons:
-            warnings.warn(f"{reasons[0]}; going on from the one before it, {name}", stacklevel=2)
+            warn(f"{reasons[0]}; going on from the one before it, {name}")
         return found
     if reasons:
         raise InputError(f"{' and '.join(reasons)}: no checkpoint is left, train the run again in a new folder")

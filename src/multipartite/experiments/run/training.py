@@ -56,6 +56,7 @@ from multipartite.experiments.run.store import (
 )
 from multipartite.experiments.run.watching import Watcher
 from multipartite.labels import supervise
+from multipartite.pooling.learning import SupervisedLayer
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -240,6 +241,9 @@ def _train(config: RunConfig, data: Dataset, net: nn.Module, out: Path, fabric: 
         position = Position.from_json(found[1])
 
     def save() -> None:
+        for layer in net.modules():
+            if isinstance(layer, SupervisedLayer):
+                layer.join()  # one process writes for all
         if fabric.is_global_zero:
             checkpoint.save(out, checkpoint.state(net, sgd), dataclasses.asdict(position))
 
