@@ -196,7 +196,7 @@ def test_a_focus_that_makes_no_sense_is_refused(focus):
 
 
 @pytest.mark.parametrize("assignment", ["soft", "stochastic", "lines"])
-@pytest.mark.parametrize("size", [1e19, 1e20, 1e30])
+@pytest.mark.parametrize("size", [1e19, 1e20, 1e30, 5e37])
 def test_large_activations_are_pooled_and_learned_from(assignment, size):
     x, labels = labelled()
     layer = mp.MultipartitePool2d(2, num_classes=3, assignment=assignment)

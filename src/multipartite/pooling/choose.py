@@ -218,7 +218,7 @@ def expectation(
         weight = _scaled(score)
     else:
         weight = _power(score / _spread_out(_highest(score, window), window, score.shape[2:]), temperature)
-    weight = (weight + _TRIFLE).to(x.dtype)
+    weight = ((weight + _TRIFLE) / math.prod(window.kernel_size)).to(x.dtype)  # so that no sum is too large
     g = score.shape[1]
     if g == 1:
         return window_mean(x * weight, window) / window_mean(weight, window)
