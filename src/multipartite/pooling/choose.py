@@ -7,6 +7,7 @@ is its expectation in evaluation.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,10 @@ __all__ = [
     "expected_lines",
     "line_shares",
     "pick",
+    "scattered",
     "soft_weights",
+    "take",
+    "taken",
     "uniform",
     "weighted_mean",
 ]
@@ -139,14 +143,27 @@ def draw(
     spatial = score.shape[2:]
     out = window.out_size(spatial) if out is None else out
     chances = _chances(score, window, out, temperature)
-    total = sum(chances[1:], chances[0])
-    mark = (1 - uniform(total.shape, total, generator)) * total  # above 0
-    place = torch.zeros_like(total, dtype=torch.uint8 if len(chances) < 256 else torch.int64)
-    running: Tensor | None = None
-    for chance in chances[:-1]:  # as many places are passed as running sums are below the mark
-        running = chance if running is None else running + chance
-        place = place + (running < mark)
-    return window.starts(spatial, out, score.device) + window.offsets(spatial, score.device)[place.long()]
+    running = list(itertools.accumulate(chances))
+    mark = (1 - _uniform_like(running[-1], generator)) * running[-1]  # above 0
+    place = torch.zeros_like(mark, dtype=torch.uint8 if len(chances) < 256 else torch.int64)
+    for below in running[:-1]:  # as many places are passed as running sums are below the mark
+        place = place + (below < mark)
+    return window.starts(spatial, out, score.device) + _looked_up(window.offsets(spatial, score.device), place)
+
+
+def _uniform_like(total: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Random numbers in [0, 1) that lie in memory as `total` does."""
+    if is_channels_last(total):
+        return uniform((len(total), *total.shape[2:], total.shape[1]), total, generator).movedim(-1, 1)
+    return uniform(total.shape, total, generator)
+
+
+def _looked_up(table: Tensor, place: Tensor) -> Tensor:
+    """``table[place]``, in the memory layout of `place`."""
+    last = is_channels_last(place)
+    order = place.movedim(1, -1) if last else place
+    found = table.index_select(0, order.reshape(-1).long()).reshape(order.shape)
+    return found.movedim(-1, 1) if last else found
 
 
 def _chances(score: Tensor, window: Window, out: tuple[int, ...] | None, temperature: float) -> list[Tensor]:
@@ -155,7 +172,7 @@ def _chances(score: Tensor, window: Window, out: tuple[int, ...] | None, tempera
     if temperature == math.inf:
         return [within.expand(*score.shape[:2], *within.shape[2:]) for within in inside]
     if temperature == 1 and not is_exporting():
-        return list(window.views(_scaled(score) + _TRIFLE, 0.0, out))
+        return list(window.views((score if _is_moderate(score) else _scaled(score)) + _TRIFLE, 0.0, out))
     views = list(window.views(_scaled(score) if temperature == 1 else score, 0.0, out))
     if temperature != 1:
         highest = views[0]
@@ -173,6 +190,16 @@ def _scaled(score: Tensor) -> Tensor:
     """Scores as multiples of the highest of their image."""
     highest = score.amax(tuple(range(1, score.ndim)), keepdim=True)
     return score / highest.clamp_min(torch.finfo(score.dtype).tiny)
+
+
+def _is_moderate(score: Tensor) -> bool:
+    """Whether sums of scores are neither too large nor so small that a trifle would count, as far as it can be told."""
+    if torch.compiler.is_compiling() or score.device.type != "cpu" or not score.numel():
+        return False
+    if torch._C._functorch.is_functorch_wrapped_tensor(score) or torch.jit.is_tracing():  # type: ignore[no-untyped-call, attr-defined]
+        return False
+    highest = score.amax(tuple(range(1, score.ndim)))
+    return bool(((highest == 0) | ((highest > 1e-10) & (highest < 1e30))).all())
 
 
 def _power(score: Tensor, temperature: float) -> Tensor:
@@ -470,6 +497,68 @@ def pick(x: Tensor, indices: Tensor, *, distinct: bool = False) -> Tensor:
     index = indices.reshape(N, g, 1, math.prod(out)).expand(-1, -1, d, -1)
     picked = x.reshape(N, g, d, math.prod(x.shape[2:])).gather(3, index)
     return picked.reshape(N, C, *out)
+
+
+def take(x: Tensor, indices: Tensor, window: Window) -> Tensor:
+    """Take from x the numbers that `indices` (N, C, *out) names, channel by channel; `window` is where they are from.
+
+    Examples
+    --------
+    >>> x = torch.arange(8.0).reshape(1, 2, 4)
+    >>> take(x, torch.tensor([[[1, 2], [0, 3]]]), Window.of(2, dims=1))
+    tensor([[[1., 2.],
+             [4., 7.]]])
+    """
+    tracing = torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
+    if torch.compiler.is_compiling() or tracing or not (x.requires_grad and torch.is_grad_enabled()):
+        return taken(x, indices)
+    numbers: Tensor = _Take.apply(x, indices, window)  # type: ignore[no-untyped-call]
+    return numbers
+
+
+def taken(x: Tensor, indices: Tensor) -> Tensor:
+    """Numbers of x at flat indices (N, C, *out), channel by channel, in the memory layout of x."""
+    if is_channels_last(x):
+        rows, order = x.movedim(1, -1).flatten(1, -2), indices.movedim(1, -1)
+        return rows.gather(1, order.flatten(1, -2)).reshape(order.shape).movedim(-1, 1)
+    return x.flatten(2).gather(2, indices.flatten(2)).reshape(indices.shape)
+
+
+def scattered(grad: Tensor, indices: Tensor, like: Tensor, window: Window) -> Tensor:
+    """Sum numbers (N, C, *out) into zeros like (N, C, *spatial), at flat indices: the transpose of :func:`taken`."""
+    if window.dims == 2 and tuple(grad.shape[2:]) == window.out_size(like.shape[2:]):
+        sizes = (window.kernel_size, window.stride, window.padding, window.dilation, window.ceil_mode)
+        result: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(grad, like, *sizes, indices)
+        return result  # torch's own kernel for the same thing, in any layout
+    N, C = grad.shape[:2]
+    zeros = torch.zeros_like(like).flatten(2)
+    return zeros.scatter_add(2, indices.reshape(N, C, -1), grad.reshape(N, C, -1)).reshape(like.shape)
+
+
+class _Take(torch.autograd.Function):
+    """Numbers at indices, whose gradient torch's max pooling knows how to send back."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, indices: Tensor, window: Window) -> Tensor:
+        return taken(x, indices)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, indices, ctx.window = inputs
+        ctx.save_for_backward(x, indices)
+        ctx.save_for_forward(indices)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        x, indices = ctx.saved_tensors
+        return scattered(grad, indices, x, ctx.window), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, x: Tensor, *_: None) -> Tensor:
+        (indices,) = ctx.saved_tensors
+        return taken(x, indices)
 
 
 def _rows(table: Tensor, rows: Tensor) -> Tensor:

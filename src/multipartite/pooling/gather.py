@@ -21,7 +21,7 @@ from torch import Tensor
 
 from multipartite.errors import unknown
 from multipartite.instance_ranking import as_channels_last, by_images, is_channels_last
-from multipartite.pooling.choose import draw, expectation, pick
+from multipartite.pooling.choose import draw, expectation, pick, scattered, take, taken
 from multipartite.pooling.window import Window, widened
 from multipartite.registry import Registry
 
@@ -118,7 +118,7 @@ def _stochastic(
     a = x.clamp_min(0)
     chances = widened(a.detach())
     if training:
-        return pick(a, draw(chances, window, size, generator=generator))
+        return take(a, draw(chances, window, size, generator=generator), window)
     return expectation(a, chances, window, size if window.ceil_mode else None)
 
 
@@ -172,7 +172,7 @@ def max_at(
         return pick(gathered, chosen)
     tracing = torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
     if torch.compiler.is_compiling() or tracing:  # they trace no function of autograd, nor need one
-        return _taken(x, _maxima(x.detach(), window, chosen, size)[1])
+        return taken(x, _maxima(x.detach(), window, chosen, size)[1])
     values: Tensor = _MaxAt.apply(x, chosen, window, size)[0]  # type: ignore[no-untyped-call]
     return values
 
@@ -243,11 +243,6 @@ def _coordinates(flat: Tensor, size: tuple[int, ...]) -> list[Tensor]:
     return found
 
 
-def _taken(x: Tensor, index: Tensor) -> Tensor:
-    """Numbers of x at flat indices (N, C, *out), channel by channel."""
-    return x.flatten(2).gather(2, index.flatten(2)).reshape(index.shape)
-
-
 class _MaxAt(torch.autograd.Function):
     """Maxima of the windows at chosen pixels, and their origins; the gradient goes to the origins."""
 
@@ -268,20 +263,9 @@ class _MaxAt(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: None) -> tuple[Tensor, None, None, None]:
         x, origin = ctx.saved_tensors
-        return _scatter(grad, origin, x, ctx.window), None, None, None
+        return scattered(grad, origin, x, ctx.window), None, None, None
 
     @staticmethod
     def jvp(ctx: Any, x: Tensor, *_: None) -> tuple[Tensor, None]:
         (origin,) = ctx.saved_tensors
-        return _taken(x, origin), None
-
-
-def _scatter(grad: Tensor, index: Tensor, like: Tensor, window: Window) -> Tensor:
-    """Sum gradients (N, C, *out) into zeros like (N, C, *spatial), at flat indices."""
-    if window.dims == 2 and tuple(grad.shape[2:]) == window.out_size(like.shape[2:]):
-        sizes = (window.kernel_size, window.stride, window.padding, window.dilation, window.ceil_mode)
-        result: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(grad, like, *sizes, index)
-        return result  # torch's own kernel for the same thing, in any layout
-    N, C = grad.shape[:2]
-    zeros = torch.zeros_like(like).flatten(2)
-    return zeros.scatter_add(2, index.reshape(N, C, -1), grad.reshape(N, C, -1)).reshape(like.shape)
+        return taken(x, origin), None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from multipartite.pooling.choose import draw, expectation, pick
+from multipartite.pooling.choose import draw, expectation, take
 from multipartite.pooling.window import Pool, Size, Window, widened
 
 __all__ = ["StochasticPool1d", "StochasticPool2d", "StochasticPool3d", "stochastic_pool"]
@@ -57,11 +57,9 @@ def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator 
     x, batched = window.as_batch(x)
     a = x.clamp_min(0)
     chances = widened(a.detach())
-    if training:
-        out = pick(a, draw(chances, window, generator=generator), distinct=not window.overlaps)
-    else:
-        out = expectation(a, chances, window)
-    return out if batched else out[0]
+    drawn = draw(chances, window, generator=generator) if training else None
+    pooled = expectation(a, chances, window) if drawn is None else take(a, drawn, window)
+    return pooled if batched else pooled[0]
 
 
 class _StochasticPool(Pool):
