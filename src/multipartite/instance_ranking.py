@@ -391,4 +391,6 @@ def _map_and_reduce(x: Tensor, fold: Fold) -> Tensor:
 
 def _energy(x: Tensor, groups: int) -> Tensor:
     pixels = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
-    return torch.linalg.vector_norm(pixels, dim=2).square()  # reads the map once; its squares are never held
+    if is_channels_last(x):  # reads the map once, and its squares are never held; in the other layout it is slow
+        return torch.linalg.vector_norm(pixels, dim=2).square()
+    return pixels.square().sum(2)

@@ -168,11 +168,11 @@ def _looked_up(table: Tensor, place: Tensor) -> Tensor:
 
 def _chances(score: Tensor, window: Window, out: tuple[int, ...] | None, temperature: float) -> list[Tensor]:
     """Chances of every place of a window, up to a factor: score^(1/temperature), alike where nothing scores."""
+    if temperature == 1 and not is_exporting():
+        return list(window.views((score if _is_moderate(score) else _scaled(score)) + _TRIFLE, 0.0, out))
     inside = list(window.views(torch.ones_like(score[:1, :1]), 0.0, out))
     if temperature == math.inf:
         return [within.expand(*score.shape[:2], *within.shape[2:]) for within in inside]
-    if temperature == 1 and not is_exporting():
-        return list(window.views((score if _is_moderate(score) else _scaled(score)) + _TRIFLE, 0.0, out))
     views = list(window.views(_scaled(score) if temperature == 1 else score, 0.0, out))
     if temperature != 1:
         highest = views[0]
@@ -451,6 +451,8 @@ def _along(R: Tensor, x: Tensor, axis: int) -> Tensor:
     if g == 1 and is_channels_last(x):  # [N, before, n, after * C]
         rows = x.movedim(1, -1).reshape(N, before, n, after * C)
         return (R @ rows).reshape(N, *shape, C).movedim(-1, 1)
+    if after == 1:  # rows of numbers, of which each is mixed
+        return (x.reshape(N, g, C // g * before, n) @ R.mT).reshape(N, C, *shape)
     rows = x.reshape(N, g, C // g * before, n, after)
     return (R[:, :, None] @ rows).reshape(N, C, *shape)
 

@@ -29,9 +29,6 @@ __all__ = ["Job", "Outcome", "cores", "run_jobs", "work", "workers_for", "worker
 
 _ONE_RUN = threading.Lock()  # torch draws from one generator a process, so runs in threads take turns
 _IDLE = 300  # seconds after which a process that nobody needs ends
-# Freed memory stays with the process: torch frees and asks for the same maps at every step, and giving the pages back
-# and clearing new ones took a fifth of the time (glibc reads these when a process starts)
-_KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**32), "MALLOC_TOP_PAD_": str(2**26)}
 _STARTS = 3  # how often workers that were killed, by a lack of memory say, are replaced
 
 
@@ -232,7 +229,7 @@ def _pool(workers: int) -> Any:
 
     share = str(max(1, cores() // workers))
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), share)
-    return get_reusable_executor(workers, timeout=_IDLE, env=threads | _KEEP_MEMORY)
+    return get_reusable_executor(workers, timeout=_IDLE, env=threads)
 
 
 def _die_with(parent: int, every: float = 0.2) -> None:
