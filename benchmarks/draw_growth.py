@@ -38,7 +38,7 @@ def main(record: Path, picture: Path) -> None:
             axis.set_xticks([row["at"] for row in mine], [f"{row['at']:,}" for row in mine], rotation=45)
             axis.minorticks_off()
         line[0].set_ylabel(f"{layout}\nevaluation, ms")
-    axes[0, 0].legend(frameon=False, fontsize=7)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(picture, dpi=100)
 
 
