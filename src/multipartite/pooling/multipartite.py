@@ -121,7 +121,7 @@ def multipartite_pool(
         return by_images(lambda part: score_map(look(part), folded, groups=groups, ordinal=ordinal), x)
 
     def pool(x: Tensor) -> Any:
-        return _pool(x, score, window, gather, choice, focus, groups, return_indices, training, generator)
+        return _pool(x, score, window, gather, choice, lambda: focus, groups, return_indices, training, generator)
 
     x, batched = window.as_batch(x)
     pooled = pool(x) if training else by_images(pool, x)
@@ -134,13 +134,13 @@ def _pool(
     window: Window,
     how: str | None,
     choice: Choice,
-    focus: Any,
+    focus: Callable[[], Any],
     groups: int,
     return_indices: bool,
     training: bool,
     generator: torch.Generator | None,
 ) -> Any:
-    """Gather and choose, for a batch (N, C, *spatial)."""
+    """Gather and choose, for a batch (N, C, *spatial); `focus` is asked for after the scores, which may teach it."""
     cells = window if how is None else cells_of(window)
     size = tuple(x.shape[2:]) if how is None else gathered_size(window, x.shape[2:])
     out = window.out_size(x.shape[2:])
@@ -168,7 +168,7 @@ def _pool(
             )
         assert y is not None
         if choice.assignment == "lines":
-            return expected_lines(y, scores, out, focus, whole)
+            return expected_lines(y, scores, out, focus(), whole)
         if choice.assignment == "soft":
             return weighted_mean(y, soft_weights(scores, cells, choice.temperature), cells)
         return expectation(y, scores, cells, temperature=choice.temperature)
@@ -176,7 +176,7 @@ def _pool(
     if choice.assignment == "hard":
         chosen = cells.best(scores)
     elif choice.assignment == "lines":
-        chosen = draw_lines(scores, out, focus, whole, generator)
+        chosen = draw_lines(scores, out, focus(), whole, generator)
     else:
         chosen = draw(scores, cells, temperature=choice.temperature, generator=generator)
     if how == "max":
@@ -310,7 +310,7 @@ class _MultipartitePool(SupervisedLayer):
             self.window,
             self.gather,
             self.choice,
-            self._focus(),
+            self._focus,
             self.groups,
             self.return_indices,
             self.training,
