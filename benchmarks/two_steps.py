@@ -70,11 +70,12 @@ def pages(out: Path) -> Iterator[str]:
         runs = {str(Places.parse(word)): found for word, found in collection.summaries.items()}
         runs = {word: found for word, found in runs.items() if word in studied}
         config = collection.config
-        seeds = sorted({len(found) for found in runs.values()})
+        numbers = [len(found) for found in runs.values()]
+        seeds = " to ".join(map(str, dict.fromkeys((min(numbers), max(numbers)))))
         yield from ["", f"## {config.dataset}", ""]
         yield (
             f"{config.limit:,} training images, a tenth of them for validation; {config.network}, {config.epochs} "
-            f"epochs, {' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds a setting. Errors in percent, mean ± standard deviation; "
+            f"epochs, {seeds} seeds a setting. Errors in percent, mean ± standard deviation; "
             "differences are of test errors, paired by seed, with their 95% interval, bold where it excludes zero."
         )
         yield from table(runs)
@@ -142,7 +143,8 @@ Made by `benchmarks/two_steps.py` out of the runs in `results/background-mnist-l
 `results/cluttered-mnist-lenet`. LeNet pools twice; `word|word` gives the first layer uniform lines and the second what
 it says. Settings are chosen by validation error, never by test error. `multipartite` alone gathers the maximum and
 draws by `kl`; `temperature=inf` and `focus=0` are uniform; `energy` is the same without labels. `focus=auto` with
-`energy` would be uniform, since nothing is learned. A setting that a table lacks has not been run there yet.""".splitlines()
+`energy` would be uniform, since nothing is learned. A setting that a table lacks has not been run there yet.
+""".splitlines()
 
 
 def main() -> None:
