@@ -37,6 +37,7 @@ SMALLER = {  # what is added, where: of options that are given twice, the last o
     r"multipartite train ": "--epochs 1 --limit 200",
     r"multipartite tune ": "--epochs 3 --limit 200 --budget 0.1 --jobs 1",
     r"(compare|train) cifar10": "--network zeiler:width=8",
+    r"compare cifar100": "--limit 2000",  # of a hundred classes, validation wants as many images
     r"--cluster": "--poolings max,average",
 }
 SERVER = ["--host", "127.0.0.1", "--no-dashboard"]
