@@ -24,6 +24,7 @@ __all__ = [
     "as_channels_last",
     "by_images",
     "fold",
+    "fold_by",
     "is_channels_last",
     "is_exporting",
     "leading",
@@ -152,15 +153,29 @@ def fold(statistics: ClassStatistics, A: Tensor, name: str = "kl") -> Fold:
     >>> fold(statistics, A).factor.shape
     torch.Size([1, 1, 1])
     """
-    form = row_form(name)
+    folded = fold_by(row_form(name), statistics, A)
+    if folded.form.has_offset:
+        return folded
+    s, m = projected_variance(statistics, A), statistics.present.to(A)
+    return folded._replace(constant=one_versus_rest(torch.zeros_like(s), s, m, name).sum(-1))
+
+
+def fold_by(form: Form, statistics: ClassStatistics, A: Tensor) -> Fold:
+    """Fold by a form that is at hand, without the constant, which changes no choice between rows; see :func:`fold`.
+
+    Examples
+    --------
+    >>> statistics = ClassStatistics(2, 1).update([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1])
+    >>> fold_by(row_form("kl"), statistics, torch.tensor([[[-3.0, 3.0]]], dtype=torch.float64)).constant
+    tensor([0.], dtype=torch.float64)
+    """
     m = statistics.present.to(A)
     k = m.sum()
     s = _floored(projected_variance(statistics, A), m)  # [g, c]
     H = torch.diag(m) - m[:, None] * m / k.clamp_min(1)
     contrast = k / (k - 1).clamp_min(1) * A @ H  # [g, d, c]
     folded = form.fold(OneVersusRest(statistics, A, contrast, s, _mean_of_others(s, m), m * (k > 1)))
-    constant = A.new_zeros(len(A)) if form.has_offset else one_versus_rest(torch.zeros_like(s), s, m, name).sum(-1)
-    return Fold(*folded, constant, form)
+    return Fold(*folded, A.new_zeros(len(A)), form)
 
 
 @torch.no_grad()

@@ -24,7 +24,7 @@ from typing_extensions import Self
 
 from multipartite.criteria import Energy, Quadratic, row_form
 from multipartite.errors import InputError, unknown, warn
-from multipartite.instance_ranking import Fold, fold, is_exporting, leading
+from multipartite.instance_ranking import Fold, fold_by, is_exporting, leading
 from multipartite.labels import Labels, current_labels
 from multipartite.pooling.window import Pool, Size
 from multipartite.projection import METHODS, explained, supervised_projection
@@ -516,7 +516,7 @@ class SupervisedLayer(Pool):
         # from where the last one ended: the factor has its directions, and a resumed run has the factor
         start = self.factor.to(self.statistics.mean) if self.informed and self.factor is not None else None
         A = supervised_projection(self.statistics, self.projection, start=start)
-        folded = leading(self.statistics, fold(self.statistics, A, self.criterion), self.rank)
+        folded = leading(self.statistics, fold_by(self.form, self.statistics, A), self.rank)
         trust = None if self.trust is None else explained(self.statistics, A)
         values = (folded.factor, folded.offset, folded.log_prior, trust)
         for buffer, value in zip(
