@@ -39,3 +39,18 @@ def test_the_choices_of_training_reach_the_runs(tmp_path, monkeypatch):
     (config,) = configs
     assert (config.augment, config.label_smoothing, config.mixup, config.skip_unreadable) == (True, 0.1, 0.2, True)
     assert (config.momentum, config.weight_decay, config.schedule, config.accelerator) == (0.8, 0.01, "cosine", "cpu")
+
+
+def test_one_epoch_is_one_epoch(monkeypatch):
+    found = Tuned("multipartite", (Trial(1.0, 0.1, "multipartite", 1),))
+    monkeypatch.setattr("multipartite.experiments.grid.tuning.tune", lambda config, folder, **_: found)
+    status, out, err = run_words("tune", "digits", "--epochs", "1")
+    assert status == 0, err
+    assert "after 1 of 1 epoch, best" in out
+
+
+def test_a_file_in_the_place_of_the_folder_is_one_sentence(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    status, out, err = run_words("tune", "digits", "--epochs", "3", "--out", tmp_path / "mine")
+    assert (status, out) == (2, "")
+    assert err == f"multipartite: {tmp_path / 'mine'} is a file: choose another --out\n"

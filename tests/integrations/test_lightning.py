@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import multipartite as mp
-from multipartite.errors import InputError
+from multipartite.errors import InputError, MultipartiteWarning
 from multipartite.labels import current_labels
 
 pytestmark = [
@@ -136,3 +136,15 @@ def test_without_lightning_the_cure_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "multipartite.integrations.lightning", raising=False)
     with pytest.raises(ImportError, match="pip install lightning"):
         importlib.import_module("multipartite.integrations.lightning")
+
+
+def test_a_model_that_was_validated_first_can_be_trained(lightning):
+    from multipartite.integrations.lightning import Supervise
+
+    model = model_of(lightning)
+    trainer = trainer_of(lightning, Supervise(), max_epochs=1)
+    with pytest.warns(MultipartiteWarning, match="has seen no labels yet"):
+        trainer.validate(model, loader(1), verbose=False)
+    trainer.fit(model, loader(), loader(1))
+    assert model.pool.updates == 3
+    assert model.pool.informed

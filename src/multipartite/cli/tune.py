@@ -65,6 +65,8 @@ def tune(
         raise InputError(f"jobs must be at least 1, got {jobs}")
     SPACES[pooling]  # or refuse it
     folder = out or Path("tuning") / Path(dataset).name.replace(":", "-")
+    if folder.is_file():
+        raise InputError(f"{folder} is a file: choose another --out")
     with plain_warnings(), stoppable(f"the same command goes on with {folder}"):
         tuned = search(
             RunConfig(**choices),

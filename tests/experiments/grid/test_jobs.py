@@ -236,3 +236,21 @@ def test_workers_do_not_outlive_a_killed_comparison(tmp_path):
         if parent.poll() is None:
             parent.kill()
     assert all(not read_run(folder).finished for folder in tmp_path.glob("runs/max/seed-*"))
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_workers_that_nobody_waits_for_any_more_do_not_complain(ended, monkeypatch):
+    class Main:
+        def is_alive(self):
+            return not ended
+
+    def refuse(workers):
+        raise RuntimeError("can't register atexit after shutdown")
+
+    monkeypatch.setattr(jobs, "_pool", refuse)
+    monkeypatch.setattr(jobs.threading, "main_thread", Main)
+    if ended:
+        jobs._start(2)
+    else:
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            jobs._start(2)

@@ -121,3 +121,10 @@ def test_top_5_is_left_out_where_it_is_zero_throughout(tmp_path):
     for name in ("report.html", "report.md"):
         assert not re.search("top-5 (test|error)", (report.page.parent / name).read_text(), re.I), name
     assert "top-5 test" in write_report(made_grid(tmp_path / "b", ERRORS), pictures=False).page.read_text()
+
+
+@pytest.mark.parametrize(("epochs", "words"), [(1, "1 epoch ·"), (3, "3 epochs ·")])
+def test_the_page_counts_epochs_in_words(tmp_path, epochs, words):
+    made_grid(tmp_path, {"max": [5.0]}, epochs=epochs)
+    write_report(tmp_path, tmp_path / "report", pictures=False)
+    assert words in (tmp_path / "report" / "report.html").read_text()
