@@ -21,7 +21,7 @@ help: ## list the targets
 	@echo "Setting up a virtual environment in .venv ..."
 	@$(PYTHON) -m venv .venv && touch $@
 
-.venv/for-demo: .venv/created pyproject.toml constraints.txt
+.venv/for-demo: .venv/created pyproject.toml constraints.txt hatch_build.py src/multipartite/pooling/kernels.c
 	@echo "Installing multipartite and what the experiments need ..."
 	@$(PIP) -e '.[experiments]' && touch $@
 

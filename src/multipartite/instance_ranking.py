@@ -87,8 +87,8 @@ class Fold(NamedTuple):
         For `information` alone.
     log_prior : Tensor of shape (r,) or None
         For `information` alone.
-    constant : Tensor of shape (groups,)
-        What does not depend on x.
+    constant : Tensor of shape (groups,) or None
+        What does not depend on x; None where it is not known, for it changes no choice between rows.
     form : Form
         How a score is made of h.
     informed : bool, optional
@@ -98,14 +98,14 @@ class Fold(NamedTuple):
     factor: Tensor
     offset: Tensor | None
     log_prior: Tensor | None
-    constant: Tensor
+    constant: Tensor | None
     form: Form
     informed: bool | None = None
 
     @classmethod
     def quadratic(cls, factor: Tensor) -> Fold:
         """Score by ||x factor||^2."""
-        return cls(factor, None, None, factor.new_zeros(len(factor)), Quadratic(torch.maximum))
+        return cls(factor, None, None, None, Quadratic(torch.maximum))
 
     def may_vanish(self) -> bool:
         """Whether some group's factor may be zero: then nothing it knows tells the classes apart."""
@@ -122,7 +122,8 @@ class Fold(NamedTuple):
         g, d, _ = self.factor.shape
         h = rows.reshape(-1, g, d).transpose(0, 1) @ self.factor.to(rows)  # [g, n, r]
         h = h if self.offset is None else h + self.offset.to(rows)
-        return self.form.reduce(h, self.log_prior, -1) + self.constant.to(rows)[:, None]
+        score = self.form.reduce(h, self.log_prior, -1)
+        return score if self.constant is None else score + self.constant.to(rows)[:, None]
 
 
 @torch.no_grad()
@@ -166,8 +167,8 @@ def fold_by(form: Form, statistics: ClassStatistics, A: Tensor) -> Fold:
     Examples
     --------
     >>> statistics = ClassStatistics(2, 1).update([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1])
-    >>> fold_by(row_form("kl"), statistics, torch.tensor([[[-3.0, 3.0]]], dtype=torch.float64)).constant
-    tensor([0.], dtype=torch.float64)
+    >>> fold_by(row_form("kl"), statistics, torch.tensor([[[-3.0, 3.0]]], dtype=torch.float64)).factor.shape
+    torch.Size([1, 1, 1])
     """
     m = statistics.present.to(A)
     k = m.sum()
@@ -175,7 +176,7 @@ def fold_by(form: Form, statistics: ClassStatistics, A: Tensor) -> Fold:
     H = torch.diag(m) - m[:, None] * m / k.clamp_min(1)
     contrast = k / (k - 1).clamp_min(1) * A @ H  # [g, d, c]
     folded = form.fold(OneVersusRest(statistics, A, contrast, s, _mean_of_others(s, m), m * (k > 1)))
-    return Fold(*folded, A.new_zeros(len(A)), form)
+    return Fold(*folded, None, form)
 
 
 @torch.no_grad()
@@ -270,6 +271,10 @@ def is_exporting() -> bool:
 
 def is_channels_last(x: Tensor) -> bool:
     """Whether the channels of a pixel lie side by side in memory."""
+    if x.ndim == 4 and not torch.compiler.is_compiling():
+        _, C, H, W = x.shape
+        if C > 1 and x.stride() == (C * H * W, 1, C * W, C):  # the same as below, sooner told
+            return True
     return x.shape[1] > 1 and x.stride(1) == 1 and x.movedim(1, -1).is_contiguous()
 
 

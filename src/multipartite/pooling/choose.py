@@ -36,6 +36,7 @@ __all__ = [
     "take",
     "taken",
     "uniform",
+    "uniform_like",
     "weighted_mean",
 ]
 
@@ -144,15 +145,21 @@ def draw(
     out = window.out_size(spatial) if out is None else out
     chances = _chances(score, window, out, temperature)
     running = list(itertools.accumulate(chances))
-    mark = (1 - _uniform_like(running[-1], generator)) * running[-1]  # above 0
+    mark = (1 - uniform_like(running[-1], generator)) * running[-1]  # above 0
     place = torch.zeros_like(mark, dtype=torch.uint8 if len(chances) < 256 else torch.int64)
     for below in running[:-1]:  # as many places are passed as running sums are below the mark
         place = place + (below < mark)
     return window.starts(spatial, out, score.device) + _looked_up(window.offsets(spatial, score.device), place)
 
 
-def _uniform_like(total: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Random numbers in [0, 1) that lie in memory as `total` does."""
+def uniform_like(total: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Random numbers in [0, 1) that lie in memory as `total` does.
+
+    Examples
+    --------
+    >>> uniform_like(torch.zeros(2, 3, 4).movedim(-1, 1), None).stride()
+    (12, 1, 4)
+    """
     if is_channels_last(total):
         return uniform((len(total), *total.shape[2:], total.shape[1]), total, generator).movedim(-1, 1)
     return uniform(total.shape, total, generator)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from multipartite.errors import unknown
 from multipartite.instance_ranking import as_channels_last, by_images, is_channels_last
+from multipartite.pooling import native
 from multipartite.pooling.choose import draw, expectation, pick, scattered, take, taken
 from multipartite.pooling.window import Window, widened
 from multipartite.registry import Registry
@@ -99,7 +100,8 @@ def gathered_size(window: Window, spatial: torch.Size | tuple[int, ...]) -> tupl
 
 def _maximum(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tensor:
     if not (x.requires_grad and torch.is_grad_enabled()):
-        return _along_axes(x, window, size, -math.inf, torch.maximum)
+        y = native.gather_max(x, window, size) if native.handles(x, window) else None
+        return _along_axes(x, window, size, -math.inf, torch.maximum) if y is None else y
     # torch's own for the gradient, all to the first of equals; it is fast where the channels lie side by side
     y = window.padded(as_channels_last(x), -math.inf, size)
     y = replace(window, padding=(0,) * window.dims, ceil_mode=False).highest(y)

@@ -230,7 +230,7 @@ class SupervisedLayer(Pool):
         cut = not unknown_yet and 0 < self.kept < self.factor.shape[-1]
         factor = self.factor[..., : self.kept] if cut else self.factor
         factor = factor.clone() if keep and torch.is_grad_enabled() else factor
-        return Fold(factor, self.offset, self.log_prior, self.factor.new_zeros(self.groups), self.form, informed)
+        return Fold(factor, self.offset, self.log_prior, None, self.form, informed)
 
     @property
     def frozen(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from typing_extensions import Self
 from multipartite.criteria import Energy
 from multipartite.errors import InputError
 from multipartite.instance_ranking import Fold, by_images, score_map
+from multipartite.pooling import native
 from multipartite.pooling.choose import (
     Choice,
     draw,
@@ -35,7 +36,8 @@ GATHER, ASSIGNMENT = "max", "stochastic"  # what the evidence recommends; see re
 LEARN_EVERY = 5  # statistics of LeNet then take less than a thirtieth of a step; see docs/performance.md
 
 Look = Callable[[Tensor], Tensor]  # images -> the map that is scored
-Scorer = Callable[[Tensor, Look, bool], Tensor]  # (images, Look, whether only the order matters) -> scores of the map
+Sight = tuple[Tensor, Look, Fold | None]  # images, how to look at them, and what scores a pixel of what is seen
+Learn = Callable[[Tensor, Look], Sight]  # learns from the map that it looks at, which it may have made on the way
 
 
 def multipartite_pool(
@@ -117,20 +119,72 @@ def multipartite_pool(
     _check(gather, choice, return_indices)
     groups = groups if folded is None else len(folded.factor)
 
-    def score(x: Tensor, look: Look, ordinal: bool) -> Tensor:
-        return by_images(lambda part: score_map(look(part), folded, groups=groups, ordinal=ordinal), x)
-
-    def pool(x: Tensor) -> Any:
-        return _pool(x, score, window, gather, choice, lambda: focus, groups, return_indices, training, generator)
-
     x, batched = window.as_batch(x)
-    pooled = pool(x) if training else by_images(pool, x)
+    learned = partial(_learned_already, folded)
+    pooled = _pool(
+        x, learned, window, gather, choice, lambda: focus, groups, return_indices, training, generator, training
+    )
     return pooled if batched else _first(pooled)
 
 
 def _pool(
     x: Tensor,
-    score: Scorer,
+    learn: Learn,
+    window: Window,
+    how: str | None,
+    choice: Choice,
+    focus: Callable[[], Any],
+    groups: int,
+    return_indices: bool,
+    training: bool,
+    generator: torch.Generator | None,
+    at_once: bool = True,
+) -> Any:
+    """Gather and choose, for a batch (N, C, *spatial); `focus` is asked for after `learn`, which may teach it."""
+    plain = how in (None, "max") and choice.assignment != "soft" and not return_indices
+    if plain and native.handles(x, window):
+        cells, size, out, whole = _steps_of(window, how, tuple(x.shape[2:]))
+        look = _as_it_is if how is None else partial(gather_map, window=window, how=how)
+        folded = None if choice.blind else learn(x.detach(), look)[2]
+        pooled = native.pool(
+            x,
+            window,
+            cells,
+            size,
+            out,
+            gathers=how is not None,
+            choice=choice,
+            focus=focus(),
+            whole=whole,
+            fold=folded,
+            groups=groups,
+            training=training,
+            generator=generator,
+        )
+        if pooled is not None:
+            return pooled
+        learn = partial(_learned_already, folded)
+    rest = (learn, window, how, choice, focus, groups, return_indices, training, generator)
+    return _pool_by_operations(x, *rest) if at_once else by_images(lambda part: _pool_by_operations(part, *rest), x)
+
+
+@lru_cache(maxsize=256)
+def _steps_of(
+    window: Window, how: str | None, spatial: tuple[int, ...]
+) -> tuple[Window, tuple[int, ...], tuple[int, ...], list[bool]]:
+    """Cells in which one pixel stays, sizes of the scored map and of the output, and axes without a choice."""
+    cells = window if how is None else cells_of(window)
+    size = spatial if how is None else gathered_size(window, spatial)
+    return cells, size, window.out_size(spatial), [how is not None and s == 1 for s in window.stride]
+
+
+def _learned_already(folded: Fold | None, x: Tensor, look: Look) -> Sight:
+    return x, look, folded
+
+
+def _pool_by_operations(
+    x: Tensor,
+    learn: Learn,
     window: Window,
     how: str | None,
     choice: Choice,
@@ -140,10 +194,11 @@ def _pool(
     training: bool,
     generator: torch.Generator | None,
 ) -> Any:
-    """Gather and choose, for a batch (N, C, *spatial); `focus` is asked for after the scores, which may teach it."""
+    """Gather and choose by torch's operations, on any device, in any precision, in any graph."""
     cells = window if how is None else cells_of(window)
     size = tuple(x.shape[2:]) if how is None else gathered_size(window, x.shape[2:])
     out = window.out_size(x.shape[2:])
+    whole = [how is not None and s == 1 for s in window.stride]  # axes along which the stride leaves no choice
     picks = choice.assignment == "hard" or (training and choice.draws)
     # values and gradient are needed where something is chosen, and nowhere else: then the map need not be held whole
     sparse = picks and how == "max" and (choice.blind or (x.requires_grad and torch.is_grad_enabled()))
@@ -155,12 +210,13 @@ def _pool(
     if choice.blind:
         scores = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
         scores = scores.expand(x.shape[0], groups, *size)
-    elif y is None:
-        scores = score(x.detach(), partial(gather_map, window=window, how="max"), choice.assignment == "hard")
     else:
-        scores = score(y if choice.assignment == "soft" else y.detach(), _as_it_is, choice.assignment == "hard")
+        if y is None:
+            seen = learn(x.detach(), partial(gather_map, window=window, how="max"))
+        else:
+            seen = learn(y if choice.assignment == "soft" else y.detach(), _as_it_is)
+        scores = _scores(*seen, groups=groups, ordinal=choice.assignment == "hard")
 
-    whole = [how is not None and s == 1 for s in window.stride]  # axes along which the stride leaves no choice
     if not picks:
         if return_indices:
             raise InputError(
@@ -194,6 +250,10 @@ def _check(how: str | None, choice: Choice, return_indices: bool) -> None:
         raise InputError("assignment 'soft' mixes pixels: return_indices must be False")
     if return_indices and how not in (None, "max"):
         raise InputError(f"gather {how!r} mixes pixels: return_indices must be False")
+
+
+def _scores(x: Tensor, look: Look, folded: Fold | None, *, groups: int, ordinal: bool) -> Tensor:
+    return by_images(lambda part: score_map(look(part), folded, groups=groups, ordinal=ordinal), x)
 
 
 def _as_it_is(y: Tensor) -> Tensor:
@@ -300,13 +360,9 @@ class _MultipartitePool(SupervisedLayer):
         """Pool x; in training, learn from the labels of :func:`multipartite.supervise` first."""
         x, batched = self.window.as_batch(x)
         self._check_channels(x.shape[1])
-        pooled = self._pool(x) if self.training or self.fitting else by_images(self._pool, x)
-        return pooled if batched else _first(pooled)
-
-    def _pool(self, x: Tensor) -> Any:
-        return _pool(
+        pooled = _pool(
             x,
-            self._scored,
+            self._learned,
             self.window,
             self.gather,
             self.choice,
@@ -315,10 +371,12 @@ class _MultipartitePool(SupervisedLayer):
             self.return_indices,
             self.training,
             self.generator,
+            at_once=self.training or self.fitting,
         )
+        return pooled if batched else _first(pooled)
 
-    def _scored(self, x: Tensor, look: Look, ordinal: bool) -> Tensor:
-        """Score the map, after learning from it."""
+    def _learned(self, x: Tensor, look: Look) -> Sight:
+        """Learn from the map, where there is something to learn; then say what scores a pixel of it."""
         if self.learns and (self.training or self.fitting):
             if look is not _as_it_is and self.passes_over():  # the map need not be held whole
                 size = gathered_size(self.window, x.shape[2:])
@@ -330,8 +388,7 @@ class _MultipartitePool(SupervisedLayer):
             if self.num_channels is None:
                 self.allocate(x.shape[1], x.device)
             self._warn_if_new()
-        folded = self.fold(keep=self.choice.assignment == "soft")
-        return by_images(lambda part: score_map(look(part), folded, groups=self.groups, ordinal=ordinal), x)
+        return x, look, self.fold(keep=self.choice.assignment == "soft")
 
     def _focus(self) -> Any:
         """Share of the lines that goes where the scores are, a number or one a group."""

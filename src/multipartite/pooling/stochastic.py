@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from multipartite.pooling import native
 from multipartite.pooling.choose import draw, expectation, take
 from multipartite.pooling.window import Pool, Size, Window, widened
 
@@ -55,6 +56,11 @@ def stochastic_pool(
 
 def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator | None) -> Tensor:
     x, batched = window.as_batch(x)
+    if native.handles(x, window):
+        out = window.out_size(x.shape[2:])
+        found = native.pool_channels(x, window, out, training=training, generator=generator)
+        if found is not None:
+            return found if batched else found[0]
     a = x.clamp_min(0)
     chances = widened(a.detach())
     drawn = draw(chances, window, generator=generator) if training else None

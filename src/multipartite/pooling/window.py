@@ -9,6 +9,7 @@ import inspect
 import itertools
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from numbers import Integral
 from typing import Any, ClassVar, TypeAlias
 
@@ -94,16 +95,8 @@ class Window:
 
     def check(self, spatial: torch.Size | tuple[int, ...]) -> None:
         """Refuse an input that leaves no window, or a window that looks at padding alone."""
-        if min(spatial) < 1 or min(self.out_size(spatial)) < 1:
-            raise InputError(f"input of size {tuple(spatial)} is too small for windows of {self.kernel_size}")
-        for n, k, s, p, d, out in zip(
-            spatial, self.kernel_size, self.stride, self.padding, self.dilation, self.out_size(spatial), strict=True
-        ):
-            if p and d > 1 and not all(any(0 <= o * s - p + i * d < n for i in range(k)) for o in range(out)):
-                raise InputError(
-                    f"padding={self.padding} with dilation={self.dilation} leaves windows without a pixel of an input "
-                    f"of size {tuple(spatial)}"
-                )
+        lengths = _numbers(spatial)
+        (_check_once if all(type(n) is int for n in lengths) else _check)(self, lengths)
 
     def out_size(self, spatial: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
         """Spatial size of the output."""
@@ -259,6 +252,22 @@ def one_a_dimension(name: str, value: Size, dims: int, *, least: int) -> tuple[i
     if len(sizes) != dims or any(not isinstance(s, Integral) or s < least for s in sizes):
         raise InputError(f"{name} must be an int or {dims} ints, at least {least} each, got {value!r}")
     return tuple(int(s) for s in sizes)
+
+
+def _check(window: Window, spatial: tuple[int, ...]) -> None:
+    out = window.out_size(spatial)
+    if min(spatial) < 1 or min(out) < 1:
+        raise InputError(f"input of size {tuple(spatial)} is too small for windows of {window.kernel_size}")
+    sizes = (spatial, window.kernel_size, window.stride, window.padding, window.dilation, out)
+    for n, k, s, p, d, m in zip(*sizes, strict=True):
+        if p and d > 1 and not all(any(0 <= o * s - p + i * d < n for i in range(k)) for o in range(m)):
+            raise InputError(
+                f"padding={window.padding} with dilation={window.dilation} leaves windows without a pixel of an input "
+                f"of size {tuple(spatial)}"
+            )
+
+
+_check_once = lru_cache(maxsize=1024)(_check)
 
 
 def _numbers(spatial: torch.Size | tuple[int, ...]) -> tuple[int, ...]:

@@ -1,0 +1,734 @@
+/* Pooling in one pass: gather, score and choose, image by image, while an image lies in the cache.
+ *
+ * The same arithmetic as the torch operations of gather.py, choose.py and instance_ranking.py, which are its oracle and
+ * take over wherever this cannot be used. Maps have three spatial axes here, of which the first ones may be of length 1.
+ * Inside, the channels of a pixel lie side by side; maps of the other layout are turned on their way in and out.
+ */
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LANES 8
+#define BLOCK 4    /* pixels that are scored at a time */
+#define TRIFLE 1e-25f /* what a pixel without any score weighs; see choose.py */
+#define NOWHERE 255 /* the place of a number that no gradient reaches */
+
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+typedef float half __attribute__((vector_size(LANES / 2 * sizeof(float)), aligned(sizeof(float)), may_alias));
+typedef int32_t marks __attribute__((vector_size(LANES * sizeof(int32_t)))); /* what comparing lanes gives */
+typedef uint8_t bytes __attribute__((vector_size(LANES)));
+typedef int64_t i64;
+
+enum { BLIND, ENERGY, QUADRATIC, INFORMATION, GIVEN };                /* what scores a pixel */
+enum { BEST, DRAW, DRAW_LINES, EXPECTATION, EXPECTED_LINES, WHOLE }; /* what becomes of the scored map */
+
+typedef struct {
+    i64 kernel[3], stride[3], padding[3], dilation[3];
+} window;
+
+typedef struct {
+    i64 images, channels, groups;
+    i64 size[3], gathered[3], out[3]; /* of the map, of the map that is scored, of the output */
+    window look, cells;               /* around every pixel at stride one; in which one pixel stays */
+    i64 gathers, channels_last, scoring, choice, rank, threads;
+    i64 whole[3];      /* axes that keep all their lines */
+    double power;      /* 1 / temperature */
+    const float *x;    /* images */
+    const float *factor, *offset, *log_prior; /* [groups, d, rank], [groups, rank], [rank] */
+    const float *scores;                      /* [images, groups, gathered], where they are given */
+    const float *uniform[3]; /* a number a window, [images, groups, out], or a number a line and axis */
+    const float *focus;      /* [groups] */
+    float *values;           /* [images, channels, out], in the layout of x */
+    int32_t *chosen;         /* [images, groups, out] */
+    uint8_t *places;         /* [images, out, channels]: in which place of its window a maximum was */
+    const float *grad;       /* as values */
+    float *grad_x;           /* as x */
+} job;
+
+static i64 volume(const i64 size[3]) { return size[0] * size[1] * size[2]; }
+static i64 least(i64 a, i64 b) { return a < b ? a : b; }
+static i64 most(i64 a, i64 b) { return a > b ? a : b; }
+
+static inline lanes load(const float *p) { return *(const lanes *)p; }
+static inline void store(float *p, lanes v) { *(lanes *)p = v; }
+
+/* Channels are worked on a vector at a time, the last of which may overlap the one before; where there are fewer
+ * channels than lanes, on as many as there are. Every step below writes what does not depend on what it wrote before. */
+#define EACH_VECTOR(c, count, n)                                                   \
+    for (i64 n = (count) < LANES ? (count) : LANES, c = 0, step_ = 0; step_ < (count); \
+         step_ += LANES, c = step_ + n <= (count) ? step_ : (count) - n)
+
+static inline lanes load_some(const float *p, i64 n) {
+    if (n == LANES) return load(p);
+    lanes v = {0};
+    for (i64 i = 0; i < n; i++) v[i] = p[i];
+    return v;
+}
+
+static inline void store_some(float *p, lanes v, i64 n) {
+    if (n == LANES)
+        store(p, v);
+    else
+        for (i64 i = 0; i < n; i++) p[i] = v[i];
+}
+
+static inline void store_bytes(uint8_t *p, marks v, i64 n) {
+    bytes narrow = __builtin_convertvector(v, bytes);
+    memcpy(p, &narrow, n);
+}
+
+static inline lanes either(marks where, lanes a, lanes b) {
+    return (lanes)(((marks)a & where) | ((marks)b & ~where));
+}
+
+static inline float total(lanes v) {
+    const float *p = (const float *)&v;
+    half sum = *(const half *)p + *(const half *)(p + LANES / 2);
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* Layout */
+
+static void turn(const float *restrict from, float *restrict to, i64 rows, i64 columns) {
+    for (i64 r0 = 0; r0 < rows; r0 += 16)
+        for (i64 c0 = 0; c0 < columns; c0 += 16) {
+            i64 r1 = least(rows, r0 + 16), c1 = least(columns, c0 + 16);
+            for (i64 c = c0; c < c1; c++)
+                for (i64 r = r0; r < r1; r++) to[c * rows + r] = from[r * columns + c];
+        }
+}
+
+/* Whether any number is NaN or infinite: then torch's operations are to do the work. */
+static int is_strange(const float *x, i64 n) {
+    lanes sum[4] = {{0}, {0}, {0}, {0}};
+    i64 i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int u = 0; u < 4; u++) sum[u] += load(x + i + u * LANES) * 0.0f;
+    float rest = total((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    for (; i < n; i++) rest += x[i] * 0.0f;
+    return !(rest == 0.0f);
+}
+
+/* Gather */
+
+static void maximum(float *restrict to, const float *restrict from, i64 n) {
+    for (i64 i = 0; i < n; i++) to[i] = from[i] > to[i] ? from[i] : to[i];
+}
+
+static void larger(float *restrict to, const float *a, const float *b, i64 n) {
+    for (i64 i = 0; i < n; i++) to[i] = a[i] > b[i] ? a[i] : b[i];
+}
+
+static void fill(float *to, float value, i64 n) {
+    for (i64 i = 0; i < n; i++) to[i] = value;
+}
+
+/* Maximum of shifted lines along one axis: lines are `inner` numbers, and there are `outer` stacks of them. */
+static void slide(const float *x, float *y, i64 outer, i64 inner, i64 n, i64 m, i64 k, i64 p, i64 d) {
+    for (i64 o = 0; o < outer; o++, x += n * inner, y += m * inner) {
+        if (p == 0 && m + d * (k - 1) <= n && k > 1) { /* no padding anywhere: the first two at once */
+            larger(y, x, x + d * inner, m * inner);
+            for (i64 i = 2; i < k; i++) maximum(y, x + i * d * inner, m * inner);
+            continue;
+        }
+        fill(y, -INFINITY, m * inner);
+        for (i64 i = 0; i < k; i++) {
+            i64 shift = i * d - p, from = most(0, -shift), to = least(m, n - shift);
+            if (to > from) maximum(y + from * inner, x + (from + shift) * inner, (to - from) * inner);
+        }
+    }
+}
+
+/* The gathered map of an image, in `y`; `spare` is as large as the image and its gathered map. */
+static void gather(const job *j, const float *x, float *y, float *spare) {
+    i64 C = j->channels;
+    const i64 *n = j->size, *m = j->gathered;
+    const window *w = &j->look;
+    int deep = n[0] > 1 || w->kernel[0] > 1, high = deep || n[1] > 1 || w->kernel[1] > 1;
+    float *wide = high ? spare : y, *tall = deep ? spare + n[0] * n[1] * m[2] * C : y;
+    slide(x, wide, n[0] * n[1], C, n[2], m[2], w->kernel[2], w->padding[2], w->dilation[2]);
+    if (high) slide(wide, tall, n[0], m[2] * C, n[1], m[1], w->kernel[1], w->padding[1], w->dilation[1]);
+    if (deep) slide(tall, y, 1, m[1] * m[2] * C, n[0], m[0], w->kernel[0], w->padding[0], w->dilation[0]);
+}
+
+/* Score */
+
+/* BLOCK pixels of d channels times a padded factor [d, width], plus an offset, two vectors of columns at a time: into
+ * h [BLOCK, width], or where that is NULL their sums of squares into `to`. */
+static inline void product(const float *const x[BLOCK], const float *factor, const float *offset, i64 d, i64 width,
+                           float *h, float to[BLOCK]) {
+    lanes squared[BLOCK];
+    for (int p = 0; p < BLOCK; p++) squared[p] = (lanes){0};
+    for (i64 column = 0; column < width; column += 2 * LANES) {
+        lanes sum[BLOCK][2];
+        for (int p = 0; p < BLOCK; p++)
+            for (int v = 0; v < 2; v++) sum[p][v] = load(offset + column + v * LANES);
+        for (i64 c = 0; c < d; c++) {
+            lanes one = load(factor + c * width + column), two = load(factor + c * width + column + LANES);
+            for (int p = 0; p < BLOCK; p++) {
+                sum[p][0] += x[p][c] * one;
+                sum[p][1] += x[p][c] * two;
+            }
+        }
+        for (int p = 0; p < BLOCK; p++) {
+            if (!h) {
+                squared[p] += sum[p][0] * sum[p][0] + sum[p][1] * sum[p][1];
+                continue;
+            }
+            for (int v = 0; v < 2; v++) store(h + p * width + column + v * LANES, sum[p][v]);
+        }
+    }
+    for (int p = 0; !h && p < BLOCK; p++) to[p] = total(squared[p]);
+}
+
+static float squares(const float *h, i64 n) {
+    lanes sum = {0};
+    i64 i = 0;
+    for (; i + LANES <= n; i += LANES) sum += load(h + i) * load(h + i);
+    float rest = total(sum);
+    for (; i < n; i++) rest += h[i] * h[i];
+    return rest;
+}
+
+/* exp of numbers that are not positive, to about one part in ten million (Cephes' polynomial) */
+static void exponential(float *v, i64 n) {
+    for (i64 i = 0; i < n; i++) {
+        float x = v[i] < -87.0f ? -87.0f : v[i];
+        float k = floorf(x * 1.44269504088896341f + 0.5f);
+        float r = x - k * 0.693359375f + k * 2.12194440e-4f;
+        float p = 1.9875691500e-4f;
+        p = p * r + 1.3981999507e-3f;
+        p = p * r + 8.3334519073e-3f;
+        p = p * r + 4.1665795894e-2f;
+        p = p * r + 1.6666665459e-1f;
+        p = p * r + 5.0000001201e-1f;
+        p = p * r * r + r + 1.0f;
+        union { int32_t i; float f; } scale = {((int32_t)k + 127) << 23};
+        v[i] = p * scale.f;
+    }
+}
+
+/* Divergence of the posterior from the prior, of the log likelihoods h; `work` holds as many numbers. */
+static float divergence(const float *h, const float *log_prior, i64 n, float *work) {
+    float highest = -INFINITY, sum = 0, weighted = 0;
+    for (i64 i = 0; i < n; i++) {
+        work[i] = h[i] + log_prior[i];
+        highest = work[i] > highest ? work[i] : highest;
+    }
+    for (i64 i = 0; i < n; i++) work[i] -= highest;
+    exponential(work, n);
+    for (i64 i = 0; i < n; i++) {
+        sum += work[i];
+        weighted += work[i] * h[i];
+    }
+    float score = weighted / sum - highest - logf(sum);
+    return score > 0 ? score : 0;
+}
+
+typedef struct {
+    i64 width;                 /* columns of the factor, padded */
+    float *factor, *offset, *log_prior; /* [groups, d, width], [groups, width], [width] */
+} fold;
+
+/* Scores [groups, pixels] of the map y [pixels, channels]; `work` holds (BLOCK + 1) * width numbers. */
+static void score(const job *j, const fold *f, const float *y, float *scores, float *work) {
+    i64 pixels = volume(j->gathered), C = j->channels, d = C / j->groups;
+    for (i64 g = 0; g < j->groups; g++) {
+        const float *part = y + g * d;
+        float *to = scores + g * pixels;
+        if (j->scoring == ENERGY) {
+            for (i64 p = 0; p < pixels; p++) to[p] = squares(part + p * C, d);
+            continue;
+        }
+        for (i64 p = 0; p < pixels; p += BLOCK) {
+            const float *rows[BLOCK];
+            for (int b = 0; b < BLOCK; b++) rows[b] = part + least(p + b, pixels - 1) * C;
+            const float *factor = f->factor + g * d * f->width, *offset = f->offset + g * f->width;
+            float found[BLOCK];
+            if (j->scoring == QUADRATIC) {
+                product(rows, factor, offset, d, f->width, 0, found);
+            } else {
+                product(rows, factor, offset, d, f->width, work, 0);
+                for (int b = 0; b < BLOCK; b++)
+                    found[b] = divergence(work + b * f->width, f->log_prior, f->width, work + BLOCK * f->width);
+            }
+            for (int b = 0; b < BLOCK && p + b < pixels; b++) to[p + b] = found[b];
+        }
+    }
+}
+
+static int make_fold(const job *j, fold *f) {
+    i64 d = j->channels / j->groups, r = j->rank, step = 2 * LANES;
+    f->width = (r + step - 1) / step * step;
+    f->factor = calloc(j->groups * d * f->width + (j->groups + 1) * f->width + 1, sizeof(float));
+    if (!f->factor) return 0;
+    f->offset = f->factor + j->groups * d * f->width;
+    f->log_prior = f->offset + j->groups * f->width;
+    for (i64 i = 0; r && i < j->groups * d; i++) memcpy(f->factor + i * f->width, j->factor + i * r, r * sizeof(float));
+    for (i64 i = 0; j->offset && i < j->groups; i++)
+        memcpy(f->offset + i * f->width, j->offset + i * r, r * sizeof(float));
+    for (i64 i = 0; j->log_prior && i < f->width; i++) f->log_prior[i] = i < r ? j->log_prior[i] : -1e30f;
+    return 1;
+}
+
+/* Choose */
+
+/* Flat distance of every place of a window from its first. */
+static void measure(const window *w, const i64 size[3], i64 *offsets) {
+    for (i64 a = 0; a < w->kernel[0]; a++)
+        for (i64 b = 0; b < w->kernel[1]; b++)
+            for (i64 c = 0; c < w->kernel[2]; c++)
+                *offsets++ = (a * w->dilation[0] * size[1] + b * w->dilation[1]) * size[2] + c * w->dilation[2];
+}
+
+/* Flat pixels, of a map of `size`, of a window that begins at z, y, x; -1 where there is none. */
+static inline void look_at(const window *w, const i64 size[3], const i64 *offsets, i64 z, i64 y, i64 x, i64 *pixels) {
+    const i64 *k = w->kernel, *d = w->dilation;
+    i64 first = (z * size[1] + y) * size[2] + x, places = k[0] * k[1] * k[2];
+    int inside = z >= 0 && y >= 0 && x >= 0 && z + (k[0] - 1) * d[0] < size[0] && y + (k[1] - 1) * d[1] < size[1] &&
+                 x + (k[2] - 1) * d[2] < size[2];
+    if (inside) {
+        for (i64 i = 0; i < places; i++) pixels[i] = first + offsets[i];
+        return;
+    }
+    for (i64 a = 0; a < k[0]; a++)
+        for (i64 b = 0; b < k[1]; b++)
+            for (i64 c = 0; c < k[2]; c++) {
+                i64 p = z + a * d[0], q = y + b * d[1], r = x + c * d[2];
+                int here = p >= 0 && p < size[0] && q >= 0 && q < size[1] && r >= 0 && r < size[2];
+                *pixels++ = here ? (p * size[1] + q) * size[2] + r : -1;
+            }
+}
+
+/* The same for the window of the output z, y, x. */
+static inline void look_at_output(const window *w, const i64 size[3], const i64 *offsets, i64 z, i64 y, i64 x,
+                                  i64 *pixels) {
+    look_at(w, size, offsets, z * w->stride[0] - w->padding[0], y * w->stride[1] - w->padding[1],
+            x * w->stride[2] - w->padding[2], pixels);
+}
+
+/* Weights of the places of a window, as in choose.py: score^(1/temperature) and a trifle, 0 where there is no pixel. */
+static inline void weigh(const job *j, const float *scores, float scale, const i64 *pixels, i64 places, float *weights) {
+    float highest = 0;
+    if (j->power != 1.0 && j->scoring != BLIND)
+        for (i64 k = 0; k < places; k++)
+            if (pixels[k] >= 0 && scores[pixels[k]] > highest) highest = scores[pixels[k]];
+    for (i64 k = 0; k < places; k++) {
+        if (pixels[k] < 0)
+            weights[k] = 0;
+        else if (j->scoring == BLIND || j->power == 0)
+            weights[k] = 1;
+        else if (j->power == 1.0)
+            weights[k] = scores[pixels[k]] * scale + TRIFLE;
+        else
+            weights[k] = powf(scores[pixels[k]] / (highest > FLT_MIN ? highest : FLT_MIN), (float)j->power) + TRIFLE;
+    }
+}
+
+/* 1, or what makes sums of scores neither too large nor so small that a trifle would count; -1 where they are strange */
+static float scale_of(const float *scores, i64 n) {
+    float highest = 0;
+    if (is_strange(scores, n)) return -1;
+    for (i64 i = 0; i < n; i++) highest = scores[i] > highest ? scores[i] : highest;
+    return highest == 0 || (highest > 1e-10f && highest < 1e30f) ? 1 : 1 / highest;
+}
+
+/* F of the density of lines along an axis; see choose.line_shares. */
+static void shares(const job *j, const float *scores, int axis, float focus, double *F) {
+    const i64 *n = j->gathered;
+    i64 length = n[axis];
+    float highest = FLT_MIN;
+    double sum = 0;
+    for (i64 i = 0; i < length; i++) F[i] = 0;
+    if (j->scoring != BLIND && focus > 0) {
+        for (i64 i = 0; i < volume(n); i++) highest = scores[i] > highest ? scores[i] : highest;
+        for (i64 z = 0, i = 0; z < n[0]; z++)
+            for (i64 y = 0; y < n[1]; y++)
+                for (i64 x = 0; x < n[2]; x++, i++) F[axis == 0 ? z : axis == 1 ? y : x] += scores[i] / highest;
+        for (i64 i = 0; i < length; i++) sum += F[i];
+    }
+    double before = 0;
+    for (i64 i = 0; i < length; i++) {
+        double share = sum > 0 ? F[i] / sum : 1.0 / length;
+        before += (1.0 - focus) / length + focus * share;
+        F[i] = before;
+    }
+    for (i64 i = 0; i < length; i++) F[i] /= before;
+}
+
+/* One line a stratum along an axis: sorted. */
+static void draw_lines(const job *j, const float *scores, int axis, float focus, const float *uniform, double *F,
+                       i64 *lines) {
+    i64 n = j->gathered[axis], m = j->out[axis], i = 0;
+    if (j->whole[axis]) {
+        for (i64 k = 0; k < m; k++) lines[k] = k;
+        return;
+    }
+    shares(j, scores, axis, focus, F);
+    for (i64 k = 0; k < m; k++) {
+        double mark = ((float)k + uniform[k]) / (float)m;
+        while (i < n - 1 && F[i] <= mark) i++;
+        lines[k] = i;
+    }
+}
+
+/* Which pixel of the scored map every output takes, [out], for a group. */
+static void choose(const job *j, const float *scores, float scale, i64 image, i64 g, int32_t *chosen,
+                   const i64 *offsets, i64 *pixels, float *weights, double *F) {
+    const i64 *o = j->out, *n = j->gathered, *s = j->cells.kernel;
+    if (j->choice == DRAW_LINES) {
+        i64 *lines[3] = {pixels, pixels + o[0], pixels + o[0] + o[1]};
+        for (int axis = 0; axis < 3; axis++) {
+            const float *uniform = j->uniform[axis];
+            if (uniform) uniform += (image * j->groups + g) * o[axis];
+            draw_lines(j, scores, axis, j->focus[g], uniform, F, lines[axis]);
+        }
+        for (i64 z = 0, i = 0; z < o[0]; z++)
+            for (i64 y = 0; y < o[1]; y++)
+                for (i64 x = 0; x < o[2]; x++, i++)
+                    chosen[i] = (int32_t)((lines[0][z] * n[1] + lines[1][y]) * n[2] + lines[2][x]);
+        return;
+    }
+    i64 places = s[0] * s[1] * s[2];
+    const float *uniform = j->uniform[0] ? j->uniform[0] + (image * j->groups + g) * volume(o) : 0;
+    for (i64 z = 0, i = 0; z < o[0]; z++)
+        for (i64 y = 0; y < o[1]; y++)
+            for (i64 x = 0; x < o[2]; x++, i++) {
+                look_at_output(&j->cells, n, offsets, z, y, x, pixels);
+                i64 best = -1;
+                if (j->choice == BEST) {
+                    for (i64 k = 0; k < places; k++)
+                        if (pixels[k] >= 0 && (best < 0 || (scores && scores[pixels[k]] > scores[pixels[best]])))
+                            best = k;
+                } else {
+                    weigh(j, scores, scale, pixels, places, weights);
+                    for (i64 k = 1; k < places; k++) weights[k] += weights[k - 1];
+                    float mark = (1 - uniform[i]) * weights[places - 1];
+                    best = 0;
+                    for (i64 k = 0; k < places - 1; k++) best += weights[k] < mark;
+                }
+                chosen[i] = (int32_t)pixels[best];
+            }
+}
+
+/* Values */
+
+/* The numbers of the chosen pixels, and where each maximum came from: the first place of the window that holds it. */
+static void take(const job *j, const float *x, const float *y, const int32_t *chosen, float *values, uint8_t *places,
+                 const i64 *offsets, i64 *pixels) {
+    i64 C = j->channels, d = C / j->groups, outs = volume(j->out);
+    const window *w = &j->look;
+    i64 K = w->kernel[0] * w->kernel[1] * w->kernel[2];
+    const i64 *n = j->gathered, *p = w->padding;
+    for (i64 i = 0; i < outs; i++)
+        for (i64 g = 0; g < j->groups; g++) {
+            int32_t at = chosen[g * outs + i], depth = (int32_t)(n[1] * n[2]), width = (int32_t)n[2];
+            const float *row = y + at * C + g * d;
+            float *to = values + i * C + g * d;
+            if (!places) {
+                memcpy(to, row, d * sizeof(float));
+                continue;
+            }
+            look_at(w, j->size, offsets, at / depth - p[0], at % depth / width - p[1], at % width - p[2], pixels);
+            EACH_VECTOR(c, d, m) {
+                lanes highest = load_some(row + c, m);
+                marks from = {0};
+                for (i64 k = K - 1; k >= 0; k--) {
+                    if (pixels[k] < 0) continue;
+                    marks here = load_some(x + pixels[k] * C + g * d + c, m) == highest;
+                    from = (from & ~here) | (here & (int32_t)k);
+                }
+                store_some(to + c, highest, m);
+                store_bytes(places + i * C + g * d + c, from, m);
+            }
+        }
+}
+
+static void add(float *restrict to, const float *restrict from, float weight, i64 n) {
+    for (i64 i = 0; i < n; i++) to[i] += weight * from[i];
+}
+
+/* Mean of every cell, weighted by the scores. */
+static void expect(const job *j, const float *y, const float *scores, float scale, float *values, const i64 *offsets,
+                   i64 *pixels, float *weights) {
+    i64 C = j->channels, d = C / j->groups, n = volume(j->gathered);
+    const i64 *o = j->out, *s = j->cells.kernel;
+    i64 places = s[0] * s[1] * s[2];
+    for (i64 z = 0, i = 0; z < o[0]; z++)
+        for (i64 r = 0; r < o[1]; r++)
+            for (i64 x = 0; x < o[2]; x++, i++) {
+                look_at_output(&j->cells, j->gathered, offsets, z, r, x, pixels);
+                for (i64 g = 0; g < j->groups; g++) {
+                    weigh(j, scores + g * n, scale, pixels, places, weights);
+                    float sum = 0;
+                    for (i64 k = 0; k < places; k++) sum += weights[k];
+                    for (i64 k = 0; k < places; k++) weights[k] /= sum;
+                    EACH_VECTOR(c, d, m) {
+                        lanes mean = {0};
+                        for (i64 k = 0; k < places; k++)
+                            if (pixels[k] >= 0) mean += weights[k] * load_some(y + pixels[k] * C + g * d + c, m);
+                        store_some(values + i * C + g * d + c, mean, m);
+                    }
+                }
+            }
+}
+
+/* Add `count` channels of a line of pixels, times a weight. */
+static void add_line(float *to, const float *from, float weight, i64 pixels, i64 C, i64 count) {
+    if (count == C)
+        add(to, from, weight, pixels * C);
+    else
+        for (i64 p = 0; p < pixels; p++) add(to + p * C, from + p * C, weight, count);
+}
+
+/* R x along one axis, with R[k, i] = m |[F_(i-1), F_i] cut with [k/m, (k+1)/m]|, for `count` of C channels. */
+static void mix(const float *x, float *y, const double *F, i64 outer, i64 n, i64 m, i64 pixels, i64 C, i64 count) {
+    i64 line = pixels * C;
+    for (i64 o = 0; o < outer; o++, x += n * line, y += m * line) {
+        i64 first = 0; /* the first line that reaches into the stratum */
+        for (i64 k = 0; k < m; k++) {
+            float *to = y + k * line;
+            for (i64 p = 0; p < pixels; p++) memset(to + p * C, 0, count * sizeof(float));
+            while (first < n - 1 && F[first] * m <= k) first++;
+            for (i64 i = first; i < n; i++) {
+                double low = i ? F[i - 1] * m : 0, high = F[i] * m;
+                if (low >= k + 1) break;
+                double part = (high < k + 1 ? high : k + 1) - (low > k ? low : k);
+                if (part > 0) add_line(to, x + i * line, (float)part, pixels, C, count);
+            }
+        }
+    }
+}
+
+/* What lines keep on average; `spare` holds two maps. */
+static void expect_lines(const job *j, const float *y, const float *scores, float *values, float *spare, double *F) {
+    i64 C = j->channels, d = C / j->groups, n = volume(j->gathered), *whole = (i64 *)j->whole;
+    int last = whole[2] ? (whole[1] ? (whole[0] ? -1 : 0) : 1) : 2;
+    if (last < 0) {
+        memcpy(values, y, n * C * sizeof(float));
+        return;
+    }
+    for (i64 g = 0; g < j->groups; g++) {
+        i64 size[3] = {j->gathered[0], j->gathered[1], j->gathered[2]};
+        const float *from = y + g * d;
+        for (int axis = 0; axis < 3; axis++) {
+            if (whole[axis]) continue;
+            i64 outer = 1, pixels = 1, m = j->out[axis];
+            for (int a = 0; a < 3; a++) *(a < axis ? &outer : &pixels) *= a == axis ? 1 : size[a];
+            float *to = (axis == last ? values : spare + (axis % 2) * n * C) + g * d;
+            shares(j, scores + g * n, axis, j->focus[g], F);
+            mix(from, to, F, outer, size[axis], m, pixels, C, d);
+            size[axis] = m;
+            from = to;
+        }
+    }
+}
+
+/* One image after the other */
+
+typedef struct {
+    float *turned, *map, *spare, *scores, *work, *weights, *values;
+    i64 *pixels, *look, *cells; /* pixels of a window, or lines; distances of the places of both windows */
+    double *F;
+} desk;
+
+static i64 places_of(const window *w) { return w->kernel[0] * w->kernel[1] * w->kernel[2]; }
+
+/* Room for one image and all that is made on the way; a thread keeps what it once had. */
+static int make_desk(const job *j, const fold *f, desk *t) {
+    static _Thread_local struct {
+        char *memory;
+        i64 size;
+    } room;
+    i64 C = j->channels, n = volume(j->size), m = volume(j->gathered), o = volume(j->out);
+    i64 lines = 0, look = places_of(&j->look), cells = places_of(&j->cells), places = most(look, cells);
+    for (int a = 0; a < 3; a++) lines += j->out[a] + j->gathered[a];
+    i64 rows = j->size[0] * j->size[1] * j->gathered[2] + j->size[0] * j->gathered[1] * j->gathered[2];
+    i64 spare = most(most(rows, 2 * m), o) * C, width = f ? (BLOCK + 1) * f->width : 0;
+    i64 size = (places + lines + look + cells) * sizeof(i64) + lines * sizeof(double) +
+               (n * C + m * C + spare + m * j->groups + width + places + o * C) * sizeof(float);
+    if (size > room.size) {
+        free(room.memory);
+        room.memory = malloc(size);
+        room.size = room.memory ? size : 0;
+    }
+    char *p = room.memory;
+    if (!p) return 0;
+    t->pixels = (i64 *)p, p += (places + lines) * sizeof(i64);
+    t->look = (i64 *)p, p += look * sizeof(i64);
+    t->cells = (i64 *)p, p += cells * sizeof(i64);
+    t->F = (double *)p, p += lines * sizeof(double);
+    t->turned = (float *)p, p += n * C * sizeof(float);
+    t->map = (float *)p, p += m * C * sizeof(float);
+    t->spare = (float *)p, p += spare * sizeof(float);
+    t->scores = (float *)p, p += m * j->groups * sizeof(float);
+    t->work = (float *)p, p += width * sizeof(float);
+    t->weights = (float *)p, p += places * sizeof(float);
+    t->values = (float *)p;
+    measure(&j->look, j->size, t->look);
+    measure(&j->cells, j->gathered, t->cells);
+    return 1;
+}
+
+/* Pool an image; 0 where its numbers are for torch to deal with. */
+static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
+    i64 C = j->channels, n = volume(j->size), m = volume(j->gathered), o = volume(j->out);
+    const float *x = j->x + image * n * C;
+    if (!j->channels_last) {
+        turn(x, t->turned, C, n);
+        x = t->turned;
+    }
+    if (is_strange(x, n * C)) return 0;
+    float *values = j->channels_last ? j->values + image * o * C : t->values;
+    const float *y = x;
+    if (j->gathers) {
+        float *map = j->choice == WHOLE ? values : t->map;
+        gather(j, x, map, t->spare);
+        y = map;
+    }
+    const float *scores = t->scores;
+    float scale = 1;
+    if (j->scoring == GIVEN)
+        scores = j->scores + image * j->groups * m;
+    else if (j->scoring != BLIND)
+        score(j, f, y, t->scores, t->work);
+    if (j->scoring != BLIND && (scale = scale_of(scores, m * j->groups)) < 0) return 0;
+
+    if (j->choice == EXPECTATION) {
+        expect(j, y, scores, scale, values, t->cells, t->pixels, t->weights);
+    } else if (j->choice == EXPECTED_LINES) {
+        expect_lines(j, y, scores, values, t->spare, t->F);
+    } else if (j->choice != WHOLE) {
+        int32_t *chosen = j->chosen + image * j->groups * o;
+        for (i64 g = 0; g < j->groups; g++)
+            choose(j, j->scoring == BLIND ? 0 : scores + g * m, scale, image, g, chosen + g * o, t->cells, t->pixels,
+                   t->weights, t->F);
+        take(j, x, y, chosen, values, j->places ? j->places + image * o * C : 0, t->look, t->pixels);
+    }
+    if (!j->channels_last) turn(values, j->values + image * o * C, o, C);
+    return 1;
+}
+
+/* Send the gradient of the chosen numbers back to where they came from. */
+static void send_back(const job *j, desk *t, i64 image) {
+    i64 C = j->channels, d = C / j->groups, n = volume(j->size), o = volume(j->out);
+    const i64 *map = j->gathered, *size = j->size, *out = j->out;
+    const window *w = &j->look;
+    const float *grad = j->grad + image * o * C;
+    float *to = j->grad_x + image * n * C;
+    if (!j->channels_last) {
+        turn(grad, t->values, C, o);
+        grad = t->values, to = t->turned;
+    }
+    i64 steps[256] = {0}; /* how far a place is from the first, in numbers */
+    for (i64 k = 0; j->places && k < places_of(w); k++) steps[k] = t->look[k] * C;
+    memset(to, 0, n * C * sizeof(float));
+    for (i64 i = 0; i < o; i++)
+        for (i64 g = 0; g < j->groups; g++) {
+            const float *from = grad + i * C + g * d;
+            i64 z, y, x;
+            if (j->chosen) {
+                int32_t at = j->chosen[(image * j->groups + g) * o + i], depth = (int32_t)(map[1] * map[2]);
+                z = at / depth, y = at % depth / (int32_t)map[2], x = at % (int32_t)map[2];
+            } else {
+                z = i / (out[1] * out[2]) * w->stride[0];
+                y = i / out[2] % out[1] * w->stride[1];
+                x = i % out[2] * w->stride[2];
+            }
+            if (j->places) z -= w->padding[0], y -= w->padding[1], x -= w->padding[2];
+            float *here = to + ((z * size[1] + y) * size[2] + x) * C + g * d;
+            if (!j->places) {
+                add(here, from, 1, d);
+                continue;
+            }
+            const uint8_t *places = j->places + (image * o + i) * C + g * d;
+            if (j->chosen)
+                for (i64 c = 0; c < d; c++) here[steps[places[c]] + c] += from[c];
+            else /* of single channels, some are negative and out of reach */
+                for (i64 c = 0; c < d; c++)
+                    if (places[c] != NOWHERE) here[steps[places[c]] + c] += from[c];
+        }
+    if (!j->channels_last) turn(to, j->grad_x + image * n * C, n, C);
+}
+
+/* Zeiler and Fergus: of every window and channel, one place with p = a / sum(a), or the expectation of that. */
+static int pool_channels(const job *j, desk *t, i64 image) {
+    i64 C = j->channels, n = volume(j->size), o = volume(j->out), places = places_of(&j->look);
+    const float *x = j->x + image * n * C, *uniform = j->uniform[0] ? j->uniform[0] + image * o * C : 0;
+    float *values = j->channels_last ? j->values + image * o * C : t->values;
+    if (!j->channels_last) {
+        turn(x, t->turned, C, n);
+        x = t->turned;
+        if (uniform) {
+            turn(uniform, t->spare, C, o);
+            uniform = t->spare;
+        }
+    }
+    if (is_strange(x, n * C)) return 0;
+    const lanes zero = {0};
+    for (i64 z = 0, i = 0; z < j->out[0]; z++)
+        for (i64 r = 0; r < j->out[1]; r++)
+            for (i64 q = 0; q < j->out[2]; q++, i++) {
+                look_at_output(&j->look, j->size, t->look, z, r, q, t->pixels);
+                i64 inside = 0, *pixels = t->pixels, which[256];
+                for (i64 k = 0; k < places; k++)
+                    if (pixels[k] >= 0) which[inside] = k, pixels[inside++] = pixels[k] * C;
+                EACH_VECTOR(c, C, m) {
+                    lanes sum = zero, value = zero;
+                    for (i64 k = 0; k < inside; k++) {
+                        lanes a = load_some(x + pixels[k] + c, m);
+                        a = either(a > zero, a, zero);
+                        sum += a + (uniform ? TRIFLE : 0.0f);
+                        value += a * a;
+                    }
+                    if (!uniform) {
+                        store_some(values + i * C + c, value / either(sum > FLT_MIN, sum, zero + FLT_MIN), m);
+                        continue;
+                    }
+                    lanes mark = (1 - load_some(uniform + i * C + c, m)) * sum, passed = zero;
+                    marks found = {0}, from = {0};
+                    value = zero;
+                    for (i64 k = 0; k < inside; k++) { /* the first whose running sum reaches the mark */
+                        lanes row = load_some(x + pixels[k] + c, m), a = either(row > zero, row, zero);
+                        passed += a + TRIFLE;
+                        marks here = (passed >= mark) & ~found, lost = row < zero;
+                        found |= here;
+                        value = either(here, a, value);
+                        from = (from & ~here) | (here & ((int32_t)which[k] | (lost & NOWHERE)));
+                    }
+                    store_some(values + i * C + c, value, m);
+                    if (j->places) store_bytes(j->places + (image * o + i) * C + c, from, m);
+                }
+            }
+    if (!j->channels_last) turn(values, j->values + image * o * C, o, C);
+    return 1;
+}
+
+enum { POOL, BACK, CHANNELS };
+
+/* 1 where all went well, 0 where torch's operations are to do it instead. */
+int multipartite_run(const job *j, int what) {
+    fold f = {0};
+    int well = what != POOL || make_fold(j, &f);
+#pragma omp parallel num_threads((int)j->threads) if (j->threads > 1) reduction(&& : well)
+    {
+        desk t;
+        int ready = make_desk(j, what == POOL ? &f : 0, &t);
+#pragma omp for schedule(static)
+        for (i64 i = 0; i < j->images; i++) {
+            if (!ready || !well)
+                well = 0;
+            else if (what == BACK)
+                send_back(j, &t, i);
+            else
+                well = what == POOL ? pool_image(j, &f, &t, i) : pool_channels(j, &t, i);
+        }
+    }
+    free(f.factor);
+    return well;
+}
+
+i64 multipartite_job_size(void) { return sizeof(job); }

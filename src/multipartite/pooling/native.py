@@ -1,0 +1,363 @@
+"""One pass in compiled code: gather, score and choose, image by image, where ``kernels.c`` was compiled.
+
+The library is built when the package is installed on a machine with a C compiler (``hatch_build.py``). It pools maps of
+float32 on a CPU, outside of graphs and transforms; everywhere else the operations of torch do the same, and they are
+its oracle. Random numbers are torch's own either way, so that both ways draw alike. ``MULTIPARTITE_NATIVE=0`` in the
+environment, or :func:`use`, leaves it out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from multipartite.criteria import Information, Quadratic
+from multipartite.instance_ranking import Fold, as_channels_last, is_channels_last, score_map
+from multipartite.pooling.choose import Choice, uniform, uniform_like
+from multipartite.pooling.window import Window
+
+__all__ = ["available", "gather_max", "handles", "pool", "pool_channels", "use"]
+
+_POOL, _BACK, _CHANNELS = range(3)
+_BLIND, _ENERGY, _QUADRATIC, _INFORMATION, _GIVEN = range(5)
+_BEST, _DRAW, _DRAW_LINES, _EXPECTATION, _EXPECTED_LINES, _WHOLE = range(6)
+_NARROW = 64  # columns of a factor up to which the kernel multiplies; wider ones torch's own product does faster
+_FORMS = {Quadratic: _QUADRATIC, Information: _INFORMATION}
+_NOWHERE = 255  # the place of a number that no gradient reaches: where a number came from is kept in a byte
+
+_Triple = ctypes.c_int64 * 3
+
+
+class _Window(ctypes.Structure):
+    _fields_ = [(name, _Triple) for name in ("kernel", "stride", "padding", "dilation")]
+
+
+class _Job(ctypes.Structure):
+    """The struct of the same name in kernels.c, field by field."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("images", "channels", "groups")),
+        *((name, _Triple) for name in ("size", "gathered", "out")),
+        ("look", _Window),
+        ("cells", _Window),
+        *((name, ctypes.c_int64) for name in ("gathers", "channels_last", "scoring", "choice", "rank", "threads")),
+        ("whole", _Triple),
+        ("power", ctypes.c_double),
+        *((name, ctypes.c_void_p) for name in ("x", "factor", "offset", "log_prior", "scores")),
+        ("uniform", ctypes.c_void_p * 3),
+        *((name, ctypes.c_void_p) for name in ("focus", "values", "chosen", "places", "grad", "grad_x")),
+    ]
+
+
+@lru_cache(maxsize=1)
+def _library() -> ctypes.CDLL | None:
+    """Load what was compiled for this processor, where it was."""
+    wide = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+    path = Path(__file__).with_name(f"kernels-{'avx2' if wide else 'default'}.so")
+    try:
+        library = ctypes.CDLL(str(path))  # torch has loaded the OpenMP that it asks for
+    except OSError:
+        return None
+    library.multipartite_job_size.restype = ctypes.c_int64
+    library.multipartite_run.argtypes = [ctypes.POINTER(_Job), ctypes.c_int]
+    same = library.multipartite_job_size() == ctypes.sizeof(_Job)  # else it was compiled for another version
+    return library if same else None
+
+
+_used = os.environ.get("MULTIPARTITE_NATIVE", "1") != "0"
+
+
+def available() -> bool:
+    """Whether there is a compiled kernel and it is to be used."""
+    return _used and _library() is not None
+
+
+@contextmanager
+def use(used: bool) -> Iterator[None]:
+    """Use the compiled kernel inside, or leave it out.
+
+    Examples
+    --------
+    >>> with use(False):
+    ...     available()
+    False
+    """
+    global _used
+    before, _used = _used, used
+    try:
+        yield
+    finally:
+        _used = before
+
+
+def handles(x: Tensor, window: Window) -> bool:
+    """Whether the kernel can pool x (N, C, *spatial): float32 on a CPU, in one of two layouts, outside of any graph."""
+    return (
+        type(x) in (Tensor, torch.nn.Parameter)
+        and x.dtype == torch.float32
+        and x.device.type == "cpu"
+        and x.numel() > 0
+        and not torch.compiler.is_compiling()
+        and available()
+        and math.prod(window.kernel_size) < _NOWHERE
+        and (x.is_contiguous() or is_channels_last(x))
+        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+        and torch.autograd.forward_ad._current_level < 0
+        and not torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
+        and x.numel() < 1 << 31
+    )
+
+
+@dataclass
+class Picks:
+    """What the kernel picked.
+
+    Attributes
+    ----------
+    values : Tensor of shape (N, C, *out)
+        The numbers, in the layout of the map that they are from.
+    chosen : Tensor of shape (N, groups, *out) or None
+        Flat indices into the scored map; None where every window stands at its own place.
+    places : Tensor of shape (N, *out, C) or None
+        In which place of the window around a chosen pixel every number was; None where it was the pixel itself.
+    """
+
+    job: _Job
+    values: Tensor
+    chosen: Tensor | None = None
+    places: Tensor | None = None
+
+
+def pool(
+    x: Tensor,
+    window: Window,
+    cells: Window,
+    gathered: tuple[int, ...],
+    out: tuple[int, ...],
+    *,
+    gathers: bool,
+    choice: Choice,
+    focus: float | Tensor,
+    whole: Sequence[bool],
+    fold: Fold | None,
+    groups: int,
+    training: bool,
+    generator: torch.Generator | None,
+) -> Tensor | None:
+    """Pool x (N, C, *spatial); None where its numbers, not finite or too large to score, are for torch to deal with.
+
+    Parameters
+    ----------
+    window : Window
+        In whose places the maximum is gathered, if `gathers`.
+    cells : Window
+        In which one pixel stays, of the map of `gathered` pixels.
+    choice, focus, whole
+        What becomes of the scored map, and for lines how far they follow the scores and which axes keep all of them.
+    fold : Fold or None
+        What scores a pixel; None by its energy.
+    """
+    job, kept = _job(x, window, cells, gathered, out, gathers, groups), [x]
+    _score_by(fold, x.detach(), job, choice, window if gathers else None, kept)
+    picks = choice.assignment == "hard" or (training and choice.draws)
+    if choice.assignment == "lines":
+        job.choice = _DRAW_LINES if picks else _EXPECTED_LINES
+        amount = focus if isinstance(focus, Tensor) else torch.full((groups,), float(focus))
+        job.focus = _kept(amount.detach().float(), kept)
+        for axis, (m, stays) in enumerate(zip(out, whole, strict=True), start=3 - len(out)):
+            job.whole[axis] = stays
+            if picks and not stays:
+                job.uniform[axis] = _kept(uniform((len(x), groups, m), x, generator), kept)
+    else:
+        job.choice = _BEST if choice.assignment == "hard" else _DRAW if picks else _EXPECTATION
+        job.power = 1 / choice.temperature
+        if job.choice == _DRAW:
+            job.uniform[0] = _kept(uniform((len(x), groups, *out), x, generator), kept)
+    return _pooled(x, job, window, out, _POOL, chosen=picks, places=picks and gathers)
+
+
+def _score_by(
+    fold: Fold | None, x: Tensor, job: _Job, choice: Choice, window: Window | None, kept: list[Tensor]
+) -> None:
+    """Say what scores a pixel; a factor that is wide, or of a form of its own, multiplies by torch's operations."""
+    if choice.blind:
+        job.scoring = _BLIND
+        return
+    told = [False] if fold is None else [True] if fold.informed else fold.tells_apart().tolist()
+    if fold is None or not any(told):
+        job.scoring = _ENERGY
+    elif all(told) and type(fold.form) in _FORMS and fold.factor.shape[-1] <= _NARROW:
+        job.scoring, job.rank = _FORMS[type(fold.form)], fold.factor.shape[-1]
+        for name in ("factor", "offset", "log_prior"):
+            if (part := getattr(fold, name)) is not None:
+                setattr(job, name, _kept(part.detach().float(), kept))
+    else:
+        job.scoring = _GIVEN
+        y = x if window is None else gather_max(x, window, tuple(job.gathered)[3 - window.dims :])
+        if y is not None:
+            scores = score_map(y, fold, groups=job.groups, ordinal=choice.assignment == "hard")
+            job.scores = _kept(scores.float(), kept)
+
+
+def gather_max(x: Tensor, window: Window, gathered: tuple[int, ...]) -> Tensor | None:
+    """Maximum of the window around every pixel, without a gradient; None where numbers are not finite."""
+    job = _job(x, window, window, gathered, gathered, True, 1)
+    job.choice = _WHOLE
+    return _pooled(x.detach(), job, window, gathered, _POOL)
+
+
+def pool_channels(
+    x: Tensor, window: Window, out: tuple[int, ...], *, training: bool, generator: torch.Generator | None
+) -> Tensor | None:
+    """Pool channel by channel after Zeiler and Fergus; None where numbers are not finite."""
+    job, kept = _job(x, window, window, tuple(x.shape[2:]), out, True, 1), [x]
+    if training:
+        numbers = uniform_like(_empty(x, out), generator)
+        kept.append(numbers)
+        job.uniform[0] = numbers.data_ptr()
+    return _pooled(x, job, window, out, _CHANNELS, places=training)
+
+
+def _pooled(
+    x: Tensor, job: _Job, window: Window, out: tuple[int, ...], what: int, *, chosen: bool = False, places: bool = False
+) -> Tensor | None:
+    """Run the kernel, and tie its picks to x where a gradient will be asked for."""
+    picks = Picks(job, _empty(x, out))
+    job.values = picks.values.data_ptr()
+    followed = x.requires_grad and torch.is_grad_enabled()
+    if followed and not (chosen or places):
+        return None  # a mean of pixels, whose gradient torch's operations know
+    if chosen:
+        picks.chosen = torch.empty((len(x), job.groups, *out), dtype=torch.int32)
+        job.chosen = picks.chosen.data_ptr()
+    if places and followed:
+        picks.places = torch.empty((len(x), *out, x.shape[1]), dtype=torch.uint8)
+        job.places = picks.places.data_ptr()
+    job.x = x.data_ptr()
+    if not _run(job, what):
+        return None
+    return _Picked.apply(x, picks, window) if followed else picks.values  # type: ignore[no-untyped-call]
+
+
+def _run(job: _Job, what: int) -> bool:
+    library = _library()
+    assert library is not None
+    job.threads = min(torch.get_num_threads(), job.images)
+    return bool(library.multipartite_run(ctypes.byref(job), what))
+
+
+class _Picked(torch.autograd.Function):
+    """Numbers that were picked out of x; the gradient of each goes to where it came from."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, picks: Picks, window: Window) -> Tensor:
+        ctx.save_for_backward(picks.chosen, picks.places)
+        ctx.job, ctx.window, ctx.shape = picks.job, window, x.shape
+        return picks.values
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        chosen, places = ctx.saved_tensors
+        if torch.is_grad_enabled():  # torch's operations know the gradient of this gradient too
+            return _sent_back(grad, chosen, places, ctx.shape, ctx.window, ctx.job), None, None
+        job = _Job.from_buffer_copy(ctx.job)
+        if job.channels_last:
+            grad = as_channels_last(grad)
+            sent = grad.new_empty(ctx.shape[0], *ctx.shape[2:], ctx.shape[1]).movedim(-1, 1)
+        else:
+            grad, sent = grad.contiguous(), grad.new_empty(ctx.shape)
+        job.grad, job.grad_x = grad.data_ptr(), sent.data_ptr()
+        job.chosen = None if chosen is None else chosen.data_ptr()
+        job.places = None if places is None else places.data_ptr()
+        if not _run(job, _BACK):
+            raise MemoryError("there is no room for an image beside its gradient")
+        return sent, None, None
+
+
+def _sent_back(
+    grad: Tensor, chosen: Tensor | None, places: Tensor | None, shape: torch.Size, window: Window, job: _Job
+) -> Tensor:
+    """Sum grad (N, C, *out) into zeros of `shape`, by torch's operations."""
+    spatial, out = tuple(shape[2:]), tuple(grad.shape[2:])
+    if places is None:
+        assert chosen is not None
+        origin = chosen.long().repeat_interleave(shape[1] // chosen.shape[1], 1)
+    else:
+        starts = window.starts(spatial, out, grad.device).expand(*grad.shape[:1], 1, *out)
+        if chosen is not None:
+            still = replace(window, stride=(1,) * window.dims)
+            size = tuple(job.gathered)[3 - window.dims :]
+            starts = still.starts(spatial, size, grad.device).flatten()[chosen.long()]
+        starts = starts.repeat_interleave(shape[1] // starts.shape[1], 1)
+        reached = places != _NOWHERE
+        offsets = window.offsets(spatial, grad.device)[torch.where(reached, places, 0).long()]
+        origin = torch.where(reached.movedim(-1, 1), starts + offsets.movedim(-1, 1), 0)
+        grad = torch.where(reached.movedim(-1, 1), grad, 0)
+    zeros = grad.new_zeros(*shape[:2], math.prod(spatial))
+    return zeros.scatter_add(2, origin.flatten(2), grad.flatten(2)).reshape(shape)
+
+
+def _job(
+    x: Tensor,
+    window: Window,
+    cells: Window,
+    gathered: tuple[int, ...],
+    out: tuple[int, ...],
+    gathers: bool,
+    groups: int,
+) -> _Job:
+    """Make a job for maps like x."""
+    return _Job.from_buffer_copy(
+        _sizes(tuple(x.shape), is_channels_last(x), window, cells, gathered, out, gathers, groups)
+    )
+
+
+@lru_cache(maxsize=256)
+def _sizes(
+    shape: tuple[int, ...],
+    channels_last: bool,
+    window: Window,
+    cells: Window,
+    gathered: tuple[int, ...],
+    out: tuple[int, ...],
+    gathers: bool,
+    groups: int,
+) -> _Job:
+    """All of a job that follows from the shape of the map; axes that a map has not are of length 1 and keep it."""
+    missing = 3 - len(out)
+
+    def triple(numbers: Sequence[int], fill: int) -> Any:
+        return _Triple(*(fill,) * missing, *numbers)
+
+    def as_window(w: Window) -> _Window:
+        sizes = (triple(w.kernel_size, 1), triple(w.stride, 1), triple(w.padding, 0), triple(w.dilation, 1))
+        return _Window(*sizes)
+
+    job = _Job(images=shape[0], channels=shape[1], groups=groups)
+    job.size, job.gathered, job.out = triple(shape[2:], 1), triple(gathered, 1), triple(out, 1)
+    job.look, job.cells = as_window(window), as_window(cells)
+    job.gathers, job.channels_last, job.whole = gathers, channels_last, triple((0,) * len(out), 1)
+    return job
+
+
+def _empty(x: Tensor, out: tuple[int, ...]) -> Tensor:
+    """Room for (N, C, *out), in the layout of x."""
+    if is_channels_last(x):
+        return x.new_empty(len(x), *out, x.shape[1]).movedim(-1, 1)
+    return x.new_empty(*x.shape[:2], *out)
+
+
+def _kept(tensor: Tensor, kept: list[Tensor]) -> int:
+    """Address of a tensor that lies in one piece and is kept until the kernel has run."""
+    kept.append(tensor.contiguous())
+    return kept[-1].data_ptr()

@@ -1,0 +1,244 @@
+"""The compiled kernel against the operations of torch that it stands in for."""
+
+import itertools
+import math
+from contextlib import nullcontext
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+import multipartite as mp
+from multipartite.criteria import row_form
+from multipartite.instance_ranking import Fold
+from multipartite.pooling import native
+from multipartite.pooling.gather import gather
+from multipartite.pooling.window import Window
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="the kernel was not compiled, or MULTIPARTITE_NATIVE=0")
+
+SIZES = {1: (17,), 2: (11, 9), 3: (7, 8, 6)}
+WINDOWS = [(2, 2, 0, 1), (3, 2, 1, 1), (2, 3, 0, 2), (3, 1, 1, 1)]  # kernel, stride, padding, dilation
+
+
+def maps(dims: int, channels: int = 12, *, last: bool, seed: int = 0, images: int = 3) -> torch.Tensor:
+    x = torch.randn(images, channels, *SIZES[dims], generator=torch.Generator().manual_seed(seed))
+    return x.movedim(1, -1).contiguous().movedim(-1, 1) if last else x
+
+
+def pooled(x, used, function, *sizes, **options):
+    """Output and gradient, with the kernel or without."""
+    x = x.detach().clone(memory_format=torch.preserve_format).requires_grad_(options.get("training", False))
+    with native.use(used):
+        y = function(x, *sizes, generator=torch.Generator().manual_seed(5), **options)
+    if not x.requires_grad:
+        return y, None
+    slope = torch.arange(y.numel(), dtype=y.dtype).reshape(y.shape).cos()
+    return y, torch.autograd.grad((y * slope).sum(), x)[0]
+
+
+def assert_same(x, function, *sizes, **options):
+    ours, theirs = (pooled(x, used, function, *sizes, **options) for used in (True, False))
+    for one, two in zip(ours, theirs, strict=True):
+        if one is not None:
+            assert_close(one, two, atol=1e-5, rtol=1e-5, check_stride=False)
+
+
+@pytest.mark.parametrize("assignment", ["hard", "stochastic", "lines"])
+@pytest.mark.parametrize("how", [None, "max"])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_the_kernel_pools_as_the_operations_do(dims, how, assignment):
+    for window, ceil, groups, training, score, last in itertools.product(
+        WINDOWS, (False, True), (1, 3), (False, True), ("energy", "factor", "uniform"), (False, True)
+    ):
+        if training and last and (dims != 2 or groups > 1):
+            continue  # there the operations leave the layout on their way, and draw in another order
+        factor = torch.randn(groups, 12 // groups, 5, generator=torch.Generator().manual_seed(1))
+        assert_same(
+            maps(dims, last=last),
+            mp.functional.multipartite_pool,
+            factor if score == "factor" else None,
+            *((size,) * dims for size in window),
+            ceil,
+            groups=groups,
+            gather=how,
+            assignment=assignment,
+            temperature=math.inf if score == "uniform" else 1.0,
+            focus=0.0 if score == "uniform" else 0.6,
+            training=training,
+        )
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_the_kernel_draws_channels_as_the_operations_do(dims, training):
+    for window, ceil, last in itertools.product(WINDOWS, (False, True), (False, True)):
+        if training and last and dims != 2:
+            continue
+        sizes = ((size,) * dims for size in window)
+        assert_same(maps(dims, last=last), mp.functional.stochastic_pool, *sizes, ceil, training=training)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 5, 7, 8, 9, 17])
+@pytest.mark.parametrize("last", [False, True])
+def test_any_number_of_channels(channels, last):
+    x = maps(2, channels, last=last)
+    factor = torch.randn(1, channels, 3, generator=torch.Generator().manual_seed(1))
+    for training in (False, True):
+        assert_same(x, mp.functional.multipartite_pool, factor, 2, training=training)
+        assert_same(x, mp.functional.stochastic_pool, 2, training=training)
+
+
+@pytest.mark.parametrize("rank", [1, 16, 17, 64, 70])
+def test_any_rank_of_the_factor(rank):
+    factor = torch.randn(1, 80, rank, generator=torch.Generator().manual_seed(1)) / 9
+    for training in (False, True):
+        assert_same(maps(2, 80, last=True), mp.functional.multipartite_pool, factor, 3, 2, training=training)
+
+
+@pytest.mark.parametrize("temperature", [0.3, 2.0])
+@pytest.mark.parametrize("training", [False, True])
+def test_temperatures(temperature, training):
+    options = {"temperature": temperature, "training": training}
+    assert_same(maps(2, last=True), mp.functional.multipartite_pool, None, 3, 2, **options)
+
+
+@pytest.mark.parametrize("criterion", ["information", "ttest"])
+def test_forms_of_their_own(criterion):
+    form, generator = row_form(criterion), torch.Generator().manual_seed(2)
+    factor, offset = (torch.randn(1, n, 10, generator=generator) for n in (12, 1))
+    prior = torch.randn(10, generator=generator).log_softmax(0)
+    fold = Fold(factor, offset, prior, None, form) if form.has_offset else Fold(factor, None, None, None, form)
+    for assignment, training in itertools.product(("hard", "stochastic", "lines"), (False, True)):
+        options = {"assignment": assignment, "focus": 0.5, "training": training}
+        assert_same(maps(2, last=True), mp.functional.multipartite_pool, fold, 2, **options)
+
+
+def test_a_group_that_tells_nothing_scores_by_energy():
+    factor = torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(1))
+    factor[1] = 0
+    assert_same(maps(2, last=True), mp.functional.multipartite_pool, factor, 2, assignment="hard", gather=None)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e25])
+@pytest.mark.parametrize("training", [False, True])
+def test_strange_numbers_are_left_to_the_operations(value, training):
+    x = maps(2, last=True).relu()
+    x[1, 2, 3, 4] = value
+    for assignment in ("hard", "stochastic", "lines"):
+        options = {"assignment": assignment, "focus": 0.5, "training": training}
+        with native.use(True):
+            ours = mp.functional.multipartite_pool(x, None, 2, **options, generator=torch.Generator().manual_seed(0))
+        assert ours.shape == (3, 12, 5, 4)
+        if not training:
+            with native.use(False):
+                assert_close(ours, mp.functional.multipartite_pool(x, None, 2, **options), equal_nan=True)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_scores_of_any_size(scale):
+    x = maps(2, last=True).relu() * scale
+    for assignment in ("hard", "stochastic", "lines"):
+        with native.use(True):
+            ours = mp.functional.multipartite_pool(x, None, 2, assignment=assignment, focus=0.5)
+        with native.use(False):
+            assert_close(
+                ours, mp.functional.multipartite_pool(x, None, 2, assignment=assignment, focus=0.5), atol=0, rtol=1e-5
+            )
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_the_first_of_equals_is_max_pooling_to_the_bit(last):
+    x = maps(2, last=last).mul(2).round().div(2).requires_grad_(True)  # many are equal
+    y = mp.functional.multipartite_pool(x, None, 3, 2, 1, assignment="hard", temperature=1.0, gather="max", groups=1)
+    z = mp.MultipartitePool2d(3, 2, 1, assignment="lines", focus=0, num_classes=2)(x)
+    assert y.shape == z.shape == (3, 12, 6, 5)
+    # of the chosen pixels, every maximum sends its gradient to the first place that holds it, as torch's does
+    with native.use(False):
+        w = mp.functional.multipartite_pool(x, None, 3, 2, 1, assignment="hard", gather="max", groups=1)
+    slope = torch.randn(y.shape, generator=torch.Generator().manual_seed(3))
+    ours, theirs = (torch.autograd.grad(v, x, slope)[0] for v in (y, w))
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("last", [False, True])
+def test_gathering_is_torchs_max_pooling_at_stride_one(dims, last):
+    x, maximum = maps(dims, last=last), {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[dims]
+    for kernel, padding, dilation in ((2, 0, 1), (3, 1, 1), (3, 1, 2), (5, 2, 1)):
+        window = Window.of(kernel, 2, padding, dilation, dims=dims)
+        assert torch.equal(gather(x, window, "max"), maximum(x, kernel, 1, padding, dilation))
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    x, before = maps(2, last=True, images=7), torch.get_num_threads()
+    found = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        try:
+            found.append(pooled(x, True, mp.functional.multipartite_pool, None, 2, training=True))
+        finally:
+            torch.set_num_threads(before)
+    for y, grad in found[1:]:
+        assert torch.equal(y, found[0][0])
+        assert torch.equal(grad, found[0][1])
+
+
+@pytest.mark.parametrize("function", ["multipartite_pool", "stochastic_pool"])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_gradient_of_the_gradient(function, last):
+    x = maps(2, last=last).requires_grad_(True)
+    arguments = (None, 3, 2, 1) if function == "multipartite_pool" else (3, 2, 1)
+
+    def twice(used):
+        with native.use(used):
+            y = getattr(mp.functional, function)(
+                x.relu(), *arguments, training=True, generator=torch.Generator().manual_seed(0)
+            )
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), x)[0]
+
+    assert_close(twice(True), twice(False))
+
+
+def test_hooks_on_saved_tensors_and_checkpoints_see_what_is_kept():
+    x = maps(2, last=True).requires_grad_(True)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        y = mp.functional.multipartite_pool(x, None, 2, training=True)
+    assert {t.dtype for t in kept} == {torch.int32, torch.uint8}  # a tenth of what indices would take
+    y.sum().backward()
+    assert x.grad.sum() == y.numel()
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.zeros(2, 3, 4, 4, dtype=torch.float64),
+        torch.zeros(2, 3, 4, 4, dtype=torch.bfloat16),
+        torch.zeros(2, 3, 4, 4, device="meta"),
+        torch.zeros(0, 3, 4, 4),
+        torch.zeros(2, 3, 8, 8)[:, :, ::2, ::2],
+    ],
+)
+def test_what_the_kernel_does_not_do_is_done_by_operations(x):
+    assert not native.handles(x, Window.of(2, dims=2))
+
+
+def test_windows_of_too_many_places_are_for_operations():
+    assert not native.handles(torch.zeros(1, 1, 20, 20), Window.of(16, dims=2))
+    assert native.handles(torch.zeros(1, 1, 20, 20), Window.of(15, dims=2))
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_layer_that_learns_learns_the_same(used):
+    torch.manual_seed(0)
+    x, labels = maps(2, images=12, last=True).relu(), torch.arange(12) % 3
+    layers = [mp.MultipartitePool2d(2, num_classes=3, learn_every=1) for _ in range(2)]
+    for layer, on in zip(layers, (True, used), strict=True):
+        with native.use(on), mp.supervise(labels) if on is not None else nullcontext():
+            for _ in range(3):
+                layer(x)
+    assert_close(layers[0].factor, layers[1].factor)
+    assert layers[0].steps == layers[1].steps == 3
