@@ -13,7 +13,6 @@ from torch import Tensor
 
 from multipartite.functional import gather, score_map
 from multipartite.pooling.choose import draw, draw_lines, pick
-from multipartite.pooling.gather import cells_of
 from multipartite.pooling.window import Window
 
 FOLDER = Path(__file__).parent / "figures"
@@ -43,7 +42,7 @@ def main() -> None:
     x = responses(image)
     y = gather(x, WINDOW, "max")
     score = score_map(y, None)
-    size, cells = tuple(y.shape[2:]), cells_of(WINDOW)
+    size, cells = tuple(y.shape[2:]), WINDOW.cells
     out = cells.out_size(size)
     chosen = {
         "one pixel a cell, by score": draw(score, cells),

@@ -18,7 +18,7 @@ from multipartite.criteria import row_form
 from multipartite.errors import InputError
 from multipartite.functional import multipartite_pool
 from multipartite.instance_ranking import Fold
-from multipartite.pooling.gather import cells_of, gather, gathered_size, max_at, origins
+from multipartite.pooling.gather import gather, max_at, origins
 from multipartite.pooling.window import Window
 from windows import LAYERS, LAYOUTS, MAX_POOL, UNPOOL, activations, bounded, labelled, lay_out, problems
 
@@ -37,7 +37,7 @@ def pixels_of(window, place, spatial):
 
 def in_loops(x, window, how):
     """The gathered map, pixel by pixel."""
-    size = gathered_size(window, x.shape[2:])
+    size = window.gathered_size(x.shape[2:])
     out = x.new_zeros(*x.shape[:2], *size)
     for n, c in itertools.product(*map(range, x.shape[:2])):
         for place in itertools.product(*map(range, size)):
@@ -64,8 +64,8 @@ def test_the_gathered_map_is_that_of_the_loops(how, problem):
 def test_cells_tile_the_map_and_are_as_many_as_the_outputs_of_max_pooling(problem):
     window = Window.of(**problem.window, dims=problem.dims)
     spatial = problem.x.shape[2:]
-    size = gathered_size(window, spatial)
-    assert cells_of(window).out_size(size) == window.out_size(spatial)
+    size = window.gathered_size(spatial)
+    assert window.cells.out_size(size) == window.out_size(spatial)
     assert tuple(MAX_POOL[problem.dims](problem.x, **problem.window).shape[2:]) == window.out_size(spatial)
 
 
@@ -125,7 +125,7 @@ def test_infinite_temperature_evaluates_to_the_mean_of_the_cell_of_the_gathered_
     x, groups, window = problem
     out = multipartite_pool(x, None, **window, assignment=assignment, temperature=math.inf, groups=groups)
     frame = Window.of(**window, dims=problem.dims)
-    cells = cells_of(frame)
+    cells = frame.cells
     y = in_loops(x, frame, "max")
     inside = torch.stack(list(cells.views(torch.ones_like(y), 0.0))).sum(0)
     torch.testing.assert_close(out, torch.stack(list(cells.views(y, 0.0))).sum(0) / inside)
@@ -172,7 +172,7 @@ def test_an_unknown_gather_is_refused():
 def test_the_maximum_at_chosen_pixels_is_that_of_the_map(problem, known):
     x, groups, _ = problem
     window = Window.of(**problem.window, dims=problem.dims)
-    size = gathered_size(window, x.shape[2:])
+    size = window.gathered_size(x.shape[2:])
     chosen = torch.randint(math.prod(size), (len(x), groups, 5), generator=torch.Generator().manual_seed(0))
     y = in_loops(x, window, "max")
     values = max_at(x, window, chosen, size, y if known else None)

@@ -26,7 +26,7 @@ from multipartite.pooling.choose import draw, expectation, pick, scattered, take
 from multipartite.pooling.window import Window, widened
 from multipartite.registry import Registry
 
-__all__ = ["GATHERS", "cells_of", "check_gather", "gather", "gathered_size", "max_at", "origins"]
+__all__ = ["GATHERS", "check_gather", "gather", "max_at", "origins"]
 
 Gather: TypeAlias = Callable[[Tensor, Window, tuple[int, ...], bool, torch.Generator | None], Tensor]
 
@@ -35,18 +35,6 @@ def check_gather(how: str | None) -> None:
     """Refuse an unknown way to gather."""
     if how is not None and how not in GATHERS:
         raise unknown("gather", how, [*GATHERS, "None"])
-
-
-def cells_of(window: Window) -> Window:
-    """Cells of `stride` pixels that tile the gathered map; the last of a line may be smaller.
-
-    Examples
-    --------
-    >>> cells_of(Window.of(3, 2, 1, dims=2)).kernel_size
-    (2, 2)
-    """
-    zeros, ones = (0,) * window.dims, (1,) * window.dims
-    return Window(window.stride, window.stride, zeros, ones, ceil_mode=True)
 
 
 def gather(
@@ -80,22 +68,7 @@ def gather(
     """
     check_gather(how)
     sliding = replace(window, stride=(1,) * window.dims)
-    return GATHERS[how](x, sliding, gathered_size(window, x.shape[2:]), training, generator)
-
-
-def gathered_size(window: Window, spatial: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
-    """Spatial size of the gathered map.
-
-    Examples
-    --------
-    >>> gathered_size(Window.of(2, dims=2), (24, 24))
-    (23, 23)
-    """
-    size = replace(window, stride=(1,) * window.dims, ceil_mode=False).out_size(spatial)
-    if not window.ceil_mode:
-        return size
-    last = window.out_size(spatial)
-    return tuple(torch.sym_max(n, (o - 1) * s + 1) for n, o, s in zip(size, last, window.stride, strict=True))
+    return GATHERS[how](x, sliding, window.gathered_size(x.shape[2:]), training, generator)
 
 
 def _maximum(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tensor:
@@ -169,7 +142,7 @@ def max_at(
     -------
     Tensor of shape (N, C, *out)
     """
-    size = gathered_size(window, x.shape[2:]) if size is None else size
+    size = window.gathered_size(x.shape[2:]) if size is None else size
     if gathered is not None and not (x.requires_grad and torch.is_grad_enabled()):
         return pick(gathered, chosen)
     tracing = torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
@@ -181,7 +154,7 @@ def max_at(
 
 def origins(x: Tensor, window: Window, chosen: Tensor) -> Tensor:
     """Find where the maxima at chosen pixels come from, channel by channel: flat indices into x."""
-    return _maxima(x.detach(), window, chosen, gathered_size(window, x.shape[2:]))[1]
+    return _maxima(x.detach(), window, chosen, window.gathered_size(x.shape[2:]))[1]
 
 
 def _maxima(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> tuple[Tensor, Tensor]:

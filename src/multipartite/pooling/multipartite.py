@@ -25,7 +25,7 @@ from multipartite.pooling.choose import (
     soft_weights,
     weighted_mean,
 )
-from multipartite.pooling.gather import cells_of, check_gather, gathered_size, max_at, origins
+from multipartite.pooling.gather import check_gather, max_at, origins
 from multipartite.pooling.gather import gather as gather_map
 from multipartite.pooling.learning import SupervisedLayer
 from multipartite.pooling.window import Size, Window
@@ -144,7 +144,7 @@ def _pool(
     plain = how in (None, "max") and choice.assignment != "soft" and not return_indices
     if plain and native.handles(x, window):
         cells, size, out, whole = _steps_of(window, how, tuple(x.shape[2:]))
-        look = _as_it_is if how is None else partial(gather_map, window=window, how=how)
+        look = _as_it_is if how is None else partial(native.gathered, window=window)
         folded = None if choice.blind else learn(x.detach(), look)[2]
         pooled = native.pool(
             x,
@@ -173,8 +173,8 @@ def _steps_of(
     window: Window, how: str | None, spatial: tuple[int, ...]
 ) -> tuple[Window, tuple[int, ...], tuple[int, ...], list[bool]]:
     """Cells in which one pixel stays, sizes of the scored map and of the output, and axes without a choice."""
-    cells = window if how is None else cells_of(window)
-    size = spatial if how is None else gathered_size(window, spatial)
+    cells = window if how is None else window.cells
+    size = spatial if how is None else window.gathered_size(spatial)
     return cells, size, window.out_size(spatial), [how is not None and s == 1 for s in window.stride]
 
 
@@ -195,8 +195,8 @@ def _pool_by_operations(
     generator: torch.Generator | None,
 ) -> Any:
     """Gather and choose by torch's operations, on any device, in any precision, in any graph."""
-    cells = window if how is None else cells_of(window)
-    size = tuple(x.shape[2:]) if how is None else gathered_size(window, x.shape[2:])
+    cells = window if how is None else window.cells
+    size = tuple(x.shape[2:]) if how is None else window.gathered_size(x.shape[2:])
     out = window.out_size(x.shape[2:])
     whole = [how is not None and s == 1 for s in window.stride]  # axes along which the stride leaves no choice
     picks = choice.assignment == "hard" or (training and choice.draws)
@@ -379,7 +379,7 @@ class _MultipartitePool(SupervisedLayer):
         """Learn from the map, where there is something to learn; then say what scores a pixel of it."""
         if self.learns and (self.training or self.fitting):
             if look is not _as_it_is and self.passes_over():  # the map need not be held whole
-                size = gathered_size(self.window, x.shape[2:])
+                size = self.window.gathered_size(x.shape[2:])
                 self.observe(x.new_zeros(()).expand(*x.shape[:2], *size))
             else:
                 x, look = look(x), _as_it_is

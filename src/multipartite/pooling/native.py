@@ -26,7 +26,7 @@ from multipartite.instance_ranking import Fold, as_channels_last, is_channels_la
 from multipartite.pooling.choose import Choice, uniform, uniform_like
 from multipartite.pooling.window import Window
 
-__all__ = ["available", "gather_max", "handles", "pool", "pool_channels", "use"]
+__all__ = ["available", "gather_max", "gathered", "handles", "pool", "pool_channels", "use"]
 
 _POOL, _BACK, _CHANNELS = range(3)
 _BLIND, _ENERGY, _QUADRATIC, _INFORMATION, _GIVEN = range(5)
@@ -214,6 +214,20 @@ def gather_max(x: Tensor, window: Window, gathered: tuple[int, ...]) -> Tensor |
     job = _job(x, window, window, gathered, gathered, True, 1)
     job.choice = _WHOLE
     return _pooled(x.detach(), job, window, gathered, _POOL)
+
+
+def gathered(x: Tensor, window: Window) -> Tensor:
+    """Maximum of the window around every pixel, to learn from; NaN, of which nothing is learned, where not all finite.
+
+    Examples
+    --------
+    >>> x = torch.tensor([[[1.0, 3.0, 2.0, 0.0]]])
+    >>> gathered(x, Window.of(2, dims=1)) if available() else torch.tensor([[[3.0, 3.0, 2.0]]])
+    tensor([[[3., 3., 2.]]])
+    """
+    size = window.gathered_size(x.shape[2:])
+    y = gather_max(x, window, size)
+    return x.new_full((*x.shape[:2], *size), torch.nan) if y is None else y
 
 
 def pool_channels(

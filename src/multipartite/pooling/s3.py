@@ -9,7 +9,7 @@ from torch import Tensor
 
 from multipartite.errors import InputError
 from multipartite.pooling.choose import crossings, pick, uniform
-from multipartite.pooling.gather import cells_of, gather, gathered_size
+from multipartite.pooling.gather import gather
 from multipartite.pooling.sums import window_mean
 from multipartite.pooling.window import Pool, Size, Window, one_a_dimension
 
@@ -69,14 +69,14 @@ def _pool(
     x, batched = window.as_batch(x)
     y = gather(x, window, "max")
     if training:
-        size, out = gathered_size(window, x.shape[2:]), window.out_size(x.shape[2:])
+        size, out = window.gathered_size(x.shape[2:]), window.out_size(x.shape[2:])
         lines = [
             draw_strips(n, m, s, g, x.device, generator)
             for n, m, s, g in zip(size, out, window.stride, grid, strict=True)
         ]
         pooled = pick(y, crossings(lines, size).expand(len(x), 1, *out), distinct=True)
     else:
-        pooled = window_mean(y, cells_of(window))
+        pooled = window_mean(y, window.cells)
     return pooled if batched else pooled[0]
 
 

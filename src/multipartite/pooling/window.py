@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from numbers import Integral
 from typing import Any, ClassVar, TypeAlias
@@ -106,6 +106,32 @@ class Window:
                 _numbers(spatial), self.kernel_size, self.stride, self.padding, self.dilation, strict=True
             )
         )
+
+    @property
+    def cells(self) -> Window:
+        """Cells of `stride` pixels that tile the map that is gathered at stride one; the last of a line may be smaller.
+
+        Examples
+        --------
+        >>> Window.of(3, 2, 1, dims=2).cells.kernel_size
+        (2, 2)
+        """
+        zeros, ones = (0,) * self.dims, (1,) * self.dims
+        return Window(self.stride, self.stride, zeros, ones, ceil_mode=True)
+
+    def gathered_size(self, spatial: torch.Size | tuple[int, ...]) -> tuple[int, ...]:
+        """Spatial size of the map that is gathered at stride one.
+
+        Examples
+        --------
+        >>> Window.of(2, dims=2).gathered_size((24, 24))
+        (23, 23)
+        """
+        size = replace(self, stride=(1,) * self.dims, ceil_mode=False).out_size(spatial)
+        if not self.ceil_mode:
+            return size
+        last = self.out_size(spatial)
+        return tuple(torch.sym_max(n, (o - 1) * s + 1) for n, o, s in zip(size, last, self.stride, strict=True))
 
     def best(self, score: Tensor) -> Tensor:
         """Where the highest score of every window is, the first of equals: flat indices (N, g, *out)."""

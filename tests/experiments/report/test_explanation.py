@@ -9,7 +9,6 @@ from multipartite.errors import InputError
 from multipartite.experiments.report.explanation import look
 from multipartite.experiments.run import networks
 from multipartite.pooling.choose import draw_lines
-from multipartite.pooling.gather import gathered_size
 
 WORDS = [
     "max",
@@ -66,7 +65,7 @@ def test_picks_add_up_to_the_pooled_map(word, network):
         layer, given = net.get_submodule(each.layer), before[each.layer]
         torch.testing.assert_close(each.picks.values.sum(), layer(given).sum(), rtol=1e-4, atol=1e-4)
         size = tuple(given.shape[2:])
-        gathered = gathered_size(layer.window, size) if getattr(layer, "gather", None) else size
+        gathered = layer.window.gathered_size(size) if getattr(layer, "gather", None) else size
         assert each.score.values.shape == gathered
         assert each.picks.values.shape == size
         assert each.score.values.min() >= 0
