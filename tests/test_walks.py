@@ -13,6 +13,7 @@ import torch
 import multipartite as mp
 from command_line import run_words
 from multipartite import cli
+from multipartite.pooling import native
 
 ROOT = Path(mp.__file__).parent
 
@@ -56,7 +57,7 @@ def test_a_batch_that_refits_crosses_ten_files(options):
     crossed = walked(batch)
     assert pool.updates == 1
     assert "projection.py" in crossed  # it did refit
-    assert len(crossed) <= 10, sorted(crossed)
+    assert len(crossed) <= 10 + (not native.available()), sorted(crossed)  # which only says that it is not there
     assert {name.removesuffix(".py") for name in crossed} <= steps_of("The walk of a batch")
 
 
