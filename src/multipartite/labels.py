@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,11 +18,20 @@ from torch import Tensor
 from multipartite._validation import as_tensor
 from multipartite.errors import InputError
 
-__all__ = ["IGNORE", "Labels", "current_labels", "supervise", "to_resolution"]
+__all__ = ["IGNORE", "Labels", "current_labels", "read_labels", "supervise", "to_resolution"]
 
 IGNORE = -100  # as in torch's losses: a row with this index counts nowhere
 
-_GIVEN: ContextVar[tuple[Tensor, int] | None] = ContextVar("multipartite_labels", default=None)
+
+class _Given(NamedTuple):
+    """Labels of a context, the index that is ignored, and how they were read, once for all layers that are alike."""
+
+    labels: Tensor
+    ignore_index: int
+    read: dict[Any, Labels]
+
+
+_GIVEN: ContextVar[_Given | None] = ContextVar("multipartite_labels", default=None)
 
 
 @contextmanager
@@ -45,7 +54,7 @@ def supervise(labels: Any, *, ignore_index: int = IGNORE) -> Iterator[None]:
     ...     current_labels()
     (tensor([3, 1]), -100)
     """
-    token = _GIVEN.set(None if labels is None else (_as_tensor(labels), ignore_index))
+    token = _GIVEN.set(None if labels is None else _Given(_as_tensor(labels), ignore_index, {}))
     try:
         yield
     finally:
@@ -60,7 +69,29 @@ def current_labels() -> tuple[Tensor, int] | None:
     >>> current_labels() is None
     True
     """
-    return _GIVEN.get()
+    given = _GIVEN.get()
+    return None if given is None else given[:2]
+
+
+def read_labels(
+    num_classes: int, spatial: torch.Size | tuple[int, ...] = (), device: torch.device | None = None
+) -> Labels | None:
+    """Read the labels of the innermost :func:`supervise`, for maps of the size `spatial`; None outside of any.
+
+    Examples
+    --------
+    >>> with supervise([3, 1]):
+    ...     read_labels(4).index
+    tensor([3, 1])
+    """
+    given = _GIVEN.get()
+    if given is None:
+        return None
+    key = (num_classes, device, tuple(spatial) if given.labels.ndim > 1 else len(spatial))
+    if key not in given.read:
+        labels = given.labels if device is None else given.labels.to(device)
+        given.read[key] = Labels.of(labels, num_classes, spatial, ignore_index=given.ignore_index)
+    return given.read[key]
 
 
 def _as_tensor(labels: Any) -> Tensor:

@@ -269,10 +269,9 @@ class ClassStatistics(nn.Module):
         share = count / _at_least_tiny(self.count + count)
         new = (mean - self.mean) * (count > 0)[:, None]  # a class that no row had has no mean
         delta = torch.where(self.present[:, None], new, 0)
-        self.scatter += scatter
-        self.scatter += self.gram(delta, self.count * share)
-        self.mean += new * share[:, None]
-        self.count += count
+        self.scatter.add_(scatter).add_(self.gram(delta, self.count * share))
+        self.mean.addcmul_(new, share[:, None])
+        self.count.add_(count)
 
     @torch.no_grad()
     def merge(self, other: ClassStatistics) -> Self:
@@ -290,8 +289,8 @@ class ClassStatistics(nn.Module):
         """Let what was seen so far count for ``1 - momentum`` of what it did; means stay."""
         if not 0 <= momentum <= 1:
             raise InputError(f"momentum must lie in [0, 1], got {momentum}")
-        self.count *= 1 - momentum
-        self.scatter *= 1 - momentum
+        self.count.mul_(1 - momentum)
+        self.scatter.mul_(1 - momentum)
         return self
 
     @torch.no_grad()

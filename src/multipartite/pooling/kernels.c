@@ -12,9 +12,11 @@
 #include <string.h>
 
 #define LANES 8
-#define BLOCK 4    /* pixels that are scored at a time */
+#define BLOCK 4 /* pixels that are scored at a time */
 #define TRIFLE 1e-25f /* what a pixel without any score weighs; see choose.py */
 #define NOWHERE 255 /* the place of a number that no gradient reaches */
+
+#define INLINE static inline __attribute__((always_inline))
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 typedef float half __attribute__((vector_size(LANES / 2 * sizeof(float)), aligned(sizeof(float)), may_alias));
@@ -52,51 +54,80 @@ static i64 volume(const i64 size[3]) { return size[0] * size[1] * size[2]; }
 static i64 least(i64 a, i64 b) { return a < b ? a : b; }
 static i64 most(i64 a, i64 b) { return a > b ? a : b; }
 
-static inline lanes load(const float *p) { return *(const lanes *)p; }
-static inline void store(float *p, lanes v) { *(lanes *)p = v; }
+INLINE lanes load(const float *p) { return *(const lanes *)p; }
+INLINE void store(float *p, lanes v) { *(lanes *)p = v; }
 
-/* Channels are worked on a vector at a time, the last of which may overlap the one before; where there are fewer
- * channels than lanes, on as many as there are. Every step below writes what does not depend on what it wrote before. */
-#define EACH_VECTOR(c, count, n)                                                   \
-    for (i64 n = (count) < LANES ? (count) : LANES, c = 0, step_ = 0; step_ < (count); \
-         step_ += LANES, c = step_ + n <= (count) ? step_ : (count) - n)
+/* Channels are worked on a vector at a time, the last of which may overlap the one before: every step writes what does
+ * not depend on what it wrote before. Where there are fewer channels than lanes, it works on as many as there are. */
+#define EACH_VECTOR(count, step, ...)                                                        \
+    do {                                                                                     \
+        i64 c_ = 0, count_ = (count);                                                        \
+        if (count_ < LANES) step(__VA_ARGS__, 0, count_);                                    \
+        for (; c_ + LANES <= count_; c_ += LANES) step(__VA_ARGS__, c_, LANES);              \
+        if (c_ < count_ && count_ >= LANES) step(__VA_ARGS__, count_ - LANES, LANES);        \
+    } while (0)
 
-static inline lanes load_some(const float *p, i64 n) {
+INLINE lanes load_some(const float *p, i64 n) {
     if (n == LANES) return load(p);
     lanes v = {0};
     for (i64 i = 0; i < n; i++) v[i] = p[i];
     return v;
 }
 
-static inline void store_some(float *p, lanes v, i64 n) {
+INLINE void store_some(float *p, lanes v, i64 n) {
     if (n == LANES)
         store(p, v);
     else
         for (i64 i = 0; i < n; i++) p[i] = v[i];
 }
 
-static inline void store_bytes(uint8_t *p, marks v, i64 n) {
+INLINE void store_bytes(uint8_t *p, marks v, i64 n) {
     bytes narrow = __builtin_convertvector(v, bytes);
     memcpy(p, &narrow, n);
 }
 
-static inline lanes either(marks where, lanes a, lanes b) {
+INLINE lanes either(marks where, lanes a, lanes b) {
     return (lanes)(((marks)a & where) | ((marks)b & ~where));
 }
 
-static inline float total(lanes v) {
-    const float *p = (const float *)&v;
-    half sum = *(const half *)p + *(const half *)(p + LANES / 2);
+INLINE half folded(lanes v) {
+    return __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+}
+
+INLINE float total(lanes v) {
+    half sum = folded(v);
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* Totals of four vectors at once. */
+INLINE half totals(lanes a, lanes b, lanes c, lanes d) {
+    half A = folded(a), B = folded(b), C = folded(c), D = folded(d);
+    half AB = __builtin_shufflevector(A, B, 0, 4, 2, 6) + __builtin_shufflevector(A, B, 1, 5, 3, 7);
+    half CD = __builtin_shufflevector(C, D, 0, 4, 2, 6) + __builtin_shufflevector(C, D, 1, 5, 3, 7);
+    return __builtin_shufflevector(AB, CD, 0, 1, 4, 5) + __builtin_shufflevector(AB, CD, 2, 3, 6, 7);
 }
 
 /* Layout */
 
+/* Transpose four by four numbers. */
+INLINE void turn_few(const float *from, float *to, i64 rows, i64 columns) {
+    half a = *(const half *)from, b = *(const half *)(from + columns);
+    half c = *(const half *)(from + 2 * columns), d = *(const half *)(from + 3 * columns);
+    half ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), AB = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    half cd = __builtin_shufflevector(c, d, 0, 4, 1, 5), CD = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    *(half *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    *(half *)(to + rows) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    *(half *)(to + 2 * rows) = __builtin_shufflevector(AB, CD, 0, 1, 4, 5);
+    *(half *)(to + 3 * rows) = __builtin_shufflevector(AB, CD, 2, 3, 6, 7);
+}
+
+/* Transpose [rows, columns], block by block. */
 static void turn(const float *restrict from, float *restrict to, i64 rows, i64 columns) {
-    for (i64 r0 = 0; r0 < rows; r0 += 16)
-        for (i64 c0 = 0; c0 < columns; c0 += 16) {
-            i64 r1 = least(rows, r0 + 16), c1 = least(columns, c0 + 16);
-            for (i64 c = c0; c < c1; c++)
+    for (i64 c0 = 0; c0 < columns; c0 += 16)
+        for (i64 r0 = 0; r0 < rows; r0 += 4) {
+            i64 r1 = least(rows, r0 + 4), c1 = least(columns, c0 + 16), c = c0;
+            for (; r1 == r0 + 4 && c + 4 <= c1; c += 4) turn_few(from + r0 * columns + c, to + c * rows + r0, rows, columns);
+            for (; c < c1; c++)
                 for (i64 r = r0; r < r1; r++) to[c * rows + r] = from[r * columns + c];
         }
 }
@@ -181,16 +212,19 @@ static inline void product(const float *const x[BLOCK], const float *factor, con
             for (int v = 0; v < 2; v++) store(h + p * width + column + v * LANES, sum[p][v]);
         }
     }
-    for (int p = 0; !h && p < BLOCK; p++) to[p] = total(squared[p]);
+    if (!h) *(half *)to = totals(squared[0], squared[1], squared[2], squared[3]);
 }
 
-static float squares(const float *h, i64 n) {
-    lanes sum = {0};
+/* Sums of squares of n channels of BLOCK pixels. */
+static void squares(const float *const x[BLOCK], i64 n, float to[BLOCK]) {
+    lanes sum[BLOCK] = {{0}, {0}, {0}, {0}};
     i64 i = 0;
-    for (; i + LANES <= n; i += LANES) sum += load(h + i) * load(h + i);
-    float rest = total(sum);
-    for (; i < n; i++) rest += h[i] * h[i];
-    return rest;
+    for (; i + LANES <= n; i += LANES)
+        for (int p = 0; p < BLOCK; p++) sum[p] += load(x[p] + i) * load(x[p] + i);
+    half found = totals(sum[0], sum[1], sum[2], sum[3]);
+    for (; i < n; i++)
+        for (int p = 0; p < BLOCK; p++) found[p] += x[p][i] * x[p][i];
+    *(half *)to = found;
 }
 
 /* exp of numbers that are not positive, to about one part in ten million (Cephes' polynomial) */
@@ -239,16 +273,14 @@ static void score(const job *j, const fold *f, const float *y, float *scores, fl
     for (i64 g = 0; g < j->groups; g++) {
         const float *part = y + g * d;
         float *to = scores + g * pixels;
-        if (j->scoring == ENERGY) {
-            for (i64 p = 0; p < pixels; p++) to[p] = squares(part + p * C, d);
-            continue;
-        }
         for (i64 p = 0; p < pixels; p += BLOCK) {
             const float *rows[BLOCK];
             for (int b = 0; b < BLOCK; b++) rows[b] = part + least(p + b, pixels - 1) * C;
             const float *factor = f->factor + g * d * f->width, *offset = f->offset + g * f->width;
             float found[BLOCK];
-            if (j->scoring == QUADRATIC) {
+            if (j->scoring == ENERGY) {
+                squares(rows, d, found);
+            } else if (j->scoring == QUADRATIC) {
                 product(rows, factor, offset, d, f->width, 0, found);
             } else {
                 product(rows, factor, offset, d, f->width, work, 0);
@@ -284,47 +316,49 @@ static void measure(const window *w, const i64 size[3], i64 *offsets) {
                 *offsets++ = (a * w->dilation[0] * size[1] + b * w->dilation[1]) * size[2] + c * w->dilation[2];
 }
 
-/* Flat pixels, of a map of `size`, of a window that begins at z, y, x; -1 where there is none. */
-static inline void look_at(const window *w, const i64 size[3], const i64 *offsets, i64 z, i64 y, i64 x, i64 *pixels) {
+/* Flat pixels, of a map of `size`, of a window that begins at z, y, x, and which of its places they are; how many. */
+INLINE i64 look_at(const window *w, const i64 size[3], const i64 *offsets, i64 z, i64 y, i64 x, i64 *pixels,
+                   int32_t *which) {
     const i64 *k = w->kernel, *d = w->dilation;
-    i64 first = (z * size[1] + y) * size[2] + x, places = k[0] * k[1] * k[2];
+    i64 first = (z * size[1] + y) * size[2] + x, places = k[0] * k[1] * k[2], count = 0;
     int inside = z >= 0 && y >= 0 && x >= 0 && z + (k[0] - 1) * d[0] < size[0] && y + (k[1] - 1) * d[1] < size[1] &&
                  x + (k[2] - 1) * d[2] < size[2];
     if (inside) {
-        for (i64 i = 0; i < places; i++) pixels[i] = first + offsets[i];
-        return;
+        for (i64 i = 0; i < places; i++) {
+            pixels[i] = first + offsets[i];
+            which[i] = (int32_t)i;
+        }
+        return places;
     }
+    int32_t place = 0;
     for (i64 a = 0; a < k[0]; a++)
         for (i64 b = 0; b < k[1]; b++)
-            for (i64 c = 0; c < k[2]; c++) {
+            for (i64 c = 0; c < k[2]; c++, place++) {
                 i64 p = z + a * d[0], q = y + b * d[1], r = x + c * d[2];
-                int here = p >= 0 && p < size[0] && q >= 0 && q < size[1] && r >= 0 && r < size[2];
-                *pixels++ = here ? (p * size[1] + q) * size[2] + r : -1;
+                if (p < 0 || p >= size[0] || q < 0 || q >= size[1] || r < 0 || r >= size[2]) continue;
+                which[count] = place;
+                pixels[count++] = (p * size[1] + q) * size[2] + r;
             }
+    return count;
 }
 
 /* The same for the window of the output z, y, x. */
-static inline void look_at_output(const window *w, const i64 size[3], const i64 *offsets, i64 z, i64 y, i64 x,
-                                  i64 *pixels) {
-    look_at(w, size, offsets, z * w->stride[0] - w->padding[0], y * w->stride[1] - w->padding[1],
-            x * w->stride[2] - w->padding[2], pixels);
+INLINE i64 look_at_output(const window *w, const i64 size[3], const i64 *offsets, i64 z, i64 y, i64 x, i64 *pixels,
+                          int32_t *which) {
+    const i64 *s = w->stride, *p = w->padding;
+    return look_at(w, size, offsets, z * s[0] - p[0], y * s[1] - p[1], x * s[2] - p[2], pixels, which);
 }
 
-/* Weights of the places of a window, as in choose.py: score^(1/temperature) and a trifle, 0 where there is no pixel. */
-static inline void weigh(const job *j, const float *scores, float scale, const i64 *pixels, i64 places, float *weights) {
-    float highest = 0;
-    if (j->power != 1.0 && j->scoring != BLIND)
-        for (i64 k = 0; k < places; k++)
-            if (pixels[k] >= 0 && scores[pixels[k]] > highest) highest = scores[pixels[k]];
-    for (i64 k = 0; k < places; k++) {
-        if (pixels[k] < 0)
-            weights[k] = 0;
-        else if (j->scoring == BLIND || j->power == 0)
-            weights[k] = 1;
-        else if (j->power == 1.0)
-            weights[k] = scores[pixels[k]] * scale + TRIFLE;
-        else
-            weights[k] = powf(scores[pixels[k]] / (highest > FLT_MIN ? highest : FLT_MIN), (float)j->power) + TRIFLE;
+/* Weights of pixels, as in choose.py: score^(1/temperature) and a trifle; 1 where no score is looked at. */
+INLINE void weigh(const job *j, const float *scores, float scale, const i64 *pixels, i64 count, float *weights) {
+    if (j->scoring == BLIND) {
+        for (i64 k = 0; k < count; k++) weights[k] = 1;
+    } else if (j->power == 1.0) {
+        for (i64 k = 0; k < count; k++) weights[k] = scores[pixels[k]] * scale + TRIFLE;
+    } else {
+        float highest = FLT_MIN;
+        for (i64 k = 0; k < count; k++) highest = scores[pixels[k]] > highest ? scores[pixels[k]] : highest;
+        for (i64 k = 0; k < count; k++) weights[k] = powf(scores[pixels[k]] / highest, (float)j->power) + TRIFLE;
     }
 }
 
@@ -377,8 +411,8 @@ static void draw_lines(const job *j, const float *scores, int axis, float focus,
 
 /* Which pixel of the scored map every output takes, [out], for a group. */
 static void choose(const job *j, const float *scores, float scale, i64 image, i64 g, int32_t *chosen,
-                   const i64 *offsets, i64 *pixels, float *weights, double *F) {
-    const i64 *o = j->out, *n = j->gathered, *s = j->cells.kernel;
+                   const i64 *offsets, i64 *pixels, int32_t *which, float *weights, double *F) {
+    const i64 *o = j->out, *n = j->gathered;
     if (j->choice == DRAW_LINES) {
         i64 *lines[3] = {pixels, pixels + o[0], pixels + o[0] + o[1]};
         for (int axis = 0; axis < 3; axis++) {
@@ -392,23 +426,19 @@ static void choose(const job *j, const float *scores, float scale, i64 image, i6
                     chosen[i] = (int32_t)((lines[0][z] * n[1] + lines[1][y]) * n[2] + lines[2][x]);
         return;
     }
-    i64 places = s[0] * s[1] * s[2];
     const float *uniform = j->uniform[0] ? j->uniform[0] + (image * j->groups + g) * volume(o) : 0;
     for (i64 z = 0, i = 0; z < o[0]; z++)
         for (i64 y = 0; y < o[1]; y++)
             for (i64 x = 0; x < o[2]; x++, i++) {
-                look_at_output(&j->cells, n, offsets, z, y, x, pixels);
-                i64 best = -1;
+                i64 count = look_at_output(&j->cells, n, offsets, z, y, x, pixels, which), best = 0;
                 if (j->choice == BEST) {
-                    for (i64 k = 0; k < places; k++)
-                        if (pixels[k] >= 0 && (best < 0 || (scores && scores[pixels[k]] > scores[pixels[best]])))
-                            best = k;
+                    for (i64 k = 1; scores && k < count; k++)
+                        if (scores[pixels[k]] > scores[pixels[best]]) best = k;
                 } else {
-                    weigh(j, scores, scale, pixels, places, weights);
-                    for (i64 k = 1; k < places; k++) weights[k] += weights[k - 1];
-                    float mark = (1 - uniform[i]) * weights[places - 1];
-                    best = 0;
-                    for (i64 k = 0; k < places - 1; k++) best += weights[k] < mark;
+                    weigh(j, scores, scale, pixels, count, weights);
+                    for (i64 k = 1; k < count; k++) weights[k] += weights[k - 1];
+                    float mark = (1 - uniform[i]) * weights[count - 1];
+                    for (i64 k = 0; k < count - 1; k++) best += weights[k] < mark;
                 }
                 chosen[i] = (int32_t)pixels[best];
             }
@@ -416,34 +446,40 @@ static void choose(const job *j, const float *scores, float scale, i64 image, i6
 
 /* Values */
 
-/* The numbers of the chosen pixels, and where each maximum came from: the first place of the window that holds it. */
+/* n channels of a maximum, and in which of the places it was: the first that holds it. */
+INLINE void find(const float *x, const i64 *pixels, const int32_t *which, i64 count, const float *row, float *to,
+                 uint8_t *places, i64 c, i64 n) {
+    lanes highest = load_some(row + c, n);
+    marks from = {0};
+    for (i64 k = count - 1; k >= 0; k--) {
+        marks here = load_some(x + pixels[k] + c, n) == highest;
+        from = (from & ~here) | (here & which[k]);
+    }
+    store_some(to + c, highest, n);
+    store_bytes(places + c, from, n);
+}
+
+/* The numbers of the chosen pixels, and where each maximum came from. */
 static void take(const job *j, const float *x, const float *y, const int32_t *chosen, float *values, uint8_t *places,
-                 const i64 *offsets, i64 *pixels) {
+                 const i64 *offsets, i64 *pixels, int32_t *which) {
     i64 C = j->channels, d = C / j->groups, outs = volume(j->out);
     const window *w = &j->look;
-    i64 K = w->kernel[0] * w->kernel[1] * w->kernel[2];
     const i64 *n = j->gathered, *p = w->padding;
+    int32_t depth = (int32_t)(n[1] * n[2]), width = (int32_t)n[2];
     for (i64 i = 0; i < outs; i++)
         for (i64 g = 0; g < j->groups; g++) {
-            int32_t at = chosen[g * outs + i], depth = (int32_t)(n[1] * n[2]), width = (int32_t)n[2];
-            const float *row = y + at * C + g * d;
+            int32_t at = chosen[g * outs + i], row = at / width;
+            const float *from = y + at * C + g * d;
             float *to = values + i * C + g * d;
             if (!places) {
-                memcpy(to, row, d * sizeof(float));
+                memcpy(to, from, d * sizeof(float));
                 continue;
             }
-            look_at(w, j->size, offsets, at / depth - p[0], at % depth / width - p[1], at % width - p[2], pixels);
-            EACH_VECTOR(c, d, m) {
-                lanes highest = load_some(row + c, m);
-                marks from = {0};
-                for (i64 k = K - 1; k >= 0; k--) {
-                    if (pixels[k] < 0) continue;
-                    marks here = load_some(x + pixels[k] * C + g * d + c, m) == highest;
-                    from = (from & ~here) | (here & (int32_t)k);
-                }
-                store_some(to + c, highest, m);
-                store_bytes(places + i * C + g * d + c, from, m);
-            }
+            int32_t plane = at / depth;
+            i64 count = look_at(w, j->size, offsets, plane - p[0], row - plane * n[1] - p[1], at - row * width - p[2],
+                                pixels, which);
+            for (i64 k = 0; k < count; k++) pixels[k] = pixels[k] * C + g * d;
+            EACH_VECTOR(d, find, x, pixels, which, count, from, to, places + i * C + g * d);
         }
 }
 
@@ -451,27 +487,32 @@ static void add(float *restrict to, const float *restrict from, float weight, i6
     for (i64 i = 0; i < n; i++) to[i] += weight * from[i];
 }
 
+/* n channels of a weighted mean. */
+INLINE void blend(const float *y, const i64 *pixels, const float *weights, i64 count, float *to, i64 c, i64 n) {
+    lanes mean = weights[0] * load_some(y + pixels[0] + c, n);
+    for (i64 k = 1; k < count; k++) mean += weights[k] * load_some(y + pixels[k] + c, n);
+    store_some(to + c, mean, n);
+}
+
 /* Mean of every cell, weighted by the scores. */
 static void expect(const job *j, const float *y, const float *scores, float scale, float *values, const i64 *offsets,
-                   i64 *pixels, float *weights) {
+                   i64 *pixels, int32_t *which, float *weights) {
     i64 C = j->channels, d = C / j->groups, n = volume(j->gathered);
-    const i64 *o = j->out, *s = j->cells.kernel;
-    i64 places = s[0] * s[1] * s[2];
+    const i64 *o = j->out;
     for (i64 z = 0, i = 0; z < o[0]; z++)
         for (i64 r = 0; r < o[1]; r++)
             for (i64 x = 0; x < o[2]; x++, i++) {
-                look_at_output(&j->cells, j->gathered, offsets, z, r, x, pixels);
                 for (i64 g = 0; g < j->groups; g++) {
-                    weigh(j, scores + g * n, scale, pixels, places, weights);
+                    i64 count = look_at_output(&j->cells, j->gathered, offsets, z, r, x, pixels, which);
+                    weigh(j, scores + g * n, scale, pixels, count, weights);
                     float sum = 0;
-                    for (i64 k = 0; k < places; k++) sum += weights[k];
-                    for (i64 k = 0; k < places; k++) weights[k] /= sum;
-                    EACH_VECTOR(c, d, m) {
-                        lanes mean = {0};
-                        for (i64 k = 0; k < places; k++)
-                            if (pixels[k] >= 0) mean += weights[k] * load_some(y + pixels[k] * C + g * d + c, m);
-                        store_some(values + i * C + g * d + c, mean, m);
+                    for (i64 k = 0; k < count; k++) sum += weights[k];
+                    sum = 1 / sum;
+                    for (i64 k = 0; k < count; k++) {
+                        weights[k] *= sum;
+                        pixels[k] = pixels[k] * C + g * d;
                     }
+                    EACH_VECTOR(d, blend, y, pixels, weights, count, values + i * C + g * d);
                 }
             }
 }
@@ -532,6 +573,7 @@ static void expect_lines(const job *j, const float *y, const float *scores, floa
 typedef struct {
     float *turned, *map, *spare, *scores, *work, *weights, *values;
     i64 *pixels, *look, *cells; /* pixels of a window, or lines; distances of the places of both windows */
+    int32_t *which;             /* places of the pixels of a window */
     double *F;
 } desk;
 
@@ -549,7 +591,7 @@ static int make_desk(const job *j, const fold *f, desk *t) {
     i64 rows = j->size[0] * j->size[1] * j->gathered[2] + j->size[0] * j->gathered[1] * j->gathered[2];
     i64 spare = most(most(rows, 2 * m), o) * C, width = f ? (BLOCK + 1) * f->width : 0;
     i64 size = (places + lines + look + cells) * sizeof(i64) + lines * sizeof(double) +
-               (n * C + m * C + spare + m * j->groups + width + places + o * C) * sizeof(float);
+               (n * C + m * C + spare + m * j->groups + width + 2 * places + o * C) * sizeof(float);
     if (size > room.size) {
         free(room.memory);
         room.memory = malloc(size);
@@ -567,6 +609,7 @@ static int make_desk(const job *j, const fold *f, desk *t) {
     t->scores = (float *)p, p += m * j->groups * sizeof(float);
     t->work = (float *)p, p += width * sizeof(float);
     t->weights = (float *)p, p += places * sizeof(float);
+    t->which = (int32_t *)p, p += places * sizeof(int32_t);
     t->values = (float *)p;
     measure(&j->look, j->size, t->look);
     measure(&j->cells, j->gathered, t->cells);
@@ -598,18 +641,28 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
     if (j->scoring != BLIND && (scale = scale_of(scores, m * j->groups)) < 0) return 0;
 
     if (j->choice == EXPECTATION) {
-        expect(j, y, scores, scale, values, t->cells, t->pixels, t->weights);
+        expect(j, y, scores, scale, values, t->cells, t->pixels, t->which, t->weights);
     } else if (j->choice == EXPECTED_LINES) {
         expect_lines(j, y, scores, values, t->spare, t->F);
     } else if (j->choice != WHOLE) {
         int32_t *chosen = j->chosen + image * j->groups * o;
         for (i64 g = 0; g < j->groups; g++)
             choose(j, j->scoring == BLIND ? 0 : scores + g * m, scale, image, g, chosen + g * o, t->cells, t->pixels,
-                   t->weights, t->F);
-        take(j, x, y, chosen, values, j->places ? j->places + image * o * C : 0, t->look, t->pixels);
+                   t->which, t->weights, t->F);
+        take(j, x, y, chosen, values, j->places ? j->places + image * o * C : 0, t->look, t->pixels,
+             t->which);
     }
     if (!j->channels_last) turn(values, j->values + image * o * C, o, C);
     return 1;
+}
+
+/* Add a vector to the places of a window, every number of it to its own. */
+INLINE void send_few(float *here, const i64 *steps, i64 K, const uint8_t *places, lanes from) {
+    bytes narrow;
+    memcpy(&narrow, places, sizeof narrow);
+    marks where = __builtin_convertvector(narrow, marks);
+    for (i64 k = 0; k < K; k++)
+        store(here + steps[k], load(here + steps[k]) + (lanes)((marks)from & (where == (int32_t)k)));
 }
 
 /* Send the gradient of the chosen numbers back to where they came from. */
@@ -623,8 +676,10 @@ static void send_back(const job *j, desk *t, i64 image) {
         turn(grad, t->values, C, o);
         grad = t->values, to = t->turned;
     }
+    i64 K = places_of(w), few = K <= 4; /* so that it pays to write a vector to every place of a window */
+    for (int a = 0; a < 3; a++) few = few && !w->padding[a] && map[a] + (w->kernel[a] - 1) * w->dilation[a] <= size[a];
     i64 steps[256] = {0}; /* how far a place is from the first, in numbers */
-    for (i64 k = 0; j->places && k < places_of(w); k++) steps[k] = t->look[k] * C;
+    for (i64 k = 0; j->places && k < K; k++) steps[k] = t->look[k] * C;
     memset(to, 0, n * C * sizeof(float));
     for (i64 i = 0; i < o; i++)
         for (i64 g = 0; g < j->groups; g++) {
@@ -645,7 +700,11 @@ static void send_back(const job *j, desk *t, i64 image) {
                 continue;
             }
             const uint8_t *places = j->places + (image * o + i) * C + g * d;
-            if (j->chosen)
+            if (j->chosen && few) {
+                i64 c = 0;
+                for (; c + LANES <= d; c += LANES) send_few(here + c, steps, K, places + c, load(from + c));
+                for (; c < d; c++) here[steps[places[c]] + c] += from[c];
+            } else if (j->chosen)
                 for (i64 c = 0; c < d; c++) here[steps[places[c]] + c] += from[c];
             else /* of single channels, some are negative and out of reach */
                 for (i64 c = 0; c < d; c++)
@@ -654,9 +713,44 @@ static void send_back(const job *j, desk *t, i64 image) {
     if (!j->channels_last) turn(to, j->grad_x + image * n * C, n, C);
 }
 
+/* n channels of a window: in each the first place whose running sum of positive numbers reaches a random mark. */
+INLINE void draw(const float *x, const i64 *pixels, const int32_t *which, i64 count, const float *uniform, float *to,
+                 uint8_t *places, i64 c, i64 n) {
+    const lanes zero = {0};
+    lanes sum = zero, passed = zero, value = zero;
+    for (i64 k = 0; k < count; k++) {
+        lanes row = load_some(x + pixels[k] + c, n);
+        sum += either(row > zero, row, zero) + TRIFLE;
+    }
+    lanes mark = (1 - load_some(uniform + c, n)) * sum;
+    marks found = {0}, from = {0};
+    for (i64 k = 0; k < count; k++) {
+        lanes row = load_some(x + pixels[k] + c, n), a = either(row > zero, row, zero);
+        passed += a + TRIFLE;
+        marks here = (passed >= mark) & ~found, lost = row < zero;
+        found |= here;
+        value = either(here, a, value);
+        from = (from & ~here) | (here & (which[k] | (lost & NOWHERE)));
+    }
+    store_some(to + c, value, n);
+    if (places) store_bytes(places + c, from, n);
+}
+
+/* n channels of the expectation of that, the mean of the positive numbers weighted by themselves. */
+INLINE void mean(const float *x, const i64 *pixels, i64 count, float *to, i64 c, i64 n) {
+    const lanes zero = {0};
+    lanes sum = zero, squared = zero;
+    for (i64 k = 0; k < count; k++) {
+        lanes row = load_some(x + pixels[k] + c, n), a = either(row > zero, row, zero);
+        sum += a;
+        squared += a * a;
+    }
+    store_some(to + c, squared / either(sum > FLT_MIN, sum, zero + FLT_MIN), n);
+}
+
 /* Zeiler and Fergus: of every window and channel, one place with p = a / sum(a), or the expectation of that. */
 static int pool_channels(const job *j, desk *t, i64 image) {
-    i64 C = j->channels, n = volume(j->size), o = volume(j->out), places = places_of(&j->look);
+    i64 C = j->channels, n = volume(j->size), o = volume(j->out);
     const float *x = j->x + image * n * C, *uniform = j->uniform[0] ? j->uniform[0] + image * o * C : 0;
     float *values = j->channels_last ? j->values + image * o * C : t->values;
     if (!j->channels_last) {
@@ -668,40 +762,16 @@ static int pool_channels(const job *j, desk *t, i64 image) {
         }
     }
     if (is_strange(x, n * C)) return 0;
-    const lanes zero = {0};
     for (i64 z = 0, i = 0; z < j->out[0]; z++)
         for (i64 r = 0; r < j->out[1]; r++)
             for (i64 q = 0; q < j->out[2]; q++, i++) {
-                look_at_output(&j->look, j->size, t->look, z, r, q, t->pixels);
-                i64 inside = 0, *pixels = t->pixels, which[256];
-                for (i64 k = 0; k < places; k++)
-                    if (pixels[k] >= 0) which[inside] = k, pixels[inside++] = pixels[k] * C;
-                EACH_VECTOR(c, C, m) {
-                    lanes sum = zero, value = zero;
-                    for (i64 k = 0; k < inside; k++) {
-                        lanes a = load_some(x + pixels[k] + c, m);
-                        a = either(a > zero, a, zero);
-                        sum += a + (uniform ? TRIFLE : 0.0f);
-                        value += a * a;
-                    }
-                    if (!uniform) {
-                        store_some(values + i * C + c, value / either(sum > FLT_MIN, sum, zero + FLT_MIN), m);
-                        continue;
-                    }
-                    lanes mark = (1 - load_some(uniform + i * C + c, m)) * sum, passed = zero;
-                    marks found = {0}, from = {0};
-                    value = zero;
-                    for (i64 k = 0; k < inside; k++) { /* the first whose running sum reaches the mark */
-                        lanes row = load_some(x + pixels[k] + c, m), a = either(row > zero, row, zero);
-                        passed += a + TRIFLE;
-                        marks here = (passed >= mark) & ~found, lost = row < zero;
-                        found |= here;
-                        value = either(here, a, value);
-                        from = (from & ~here) | (here & ((int32_t)which[k] | (lost & NOWHERE)));
-                    }
-                    store_some(values + i * C + c, value, m);
-                    if (j->places) store_bytes(j->places + (image * o + i) * C + c, from, m);
-                }
+                i64 count = look_at_output(&j->look, j->size, t->look, z, r, q, t->pixels, t->which);
+                for (i64 k = 0; k < count; k++) t->pixels[k] *= C;
+                uint8_t *places = j->places ? j->places + (image * o + i) * C : 0;
+                if (uniform)
+                    EACH_VECTOR(C, draw, x, t->pixels, t->which, count, uniform + i * C, values + i * C, places);
+                else
+                    EACH_VECTOR(C, mean, x, t->pixels, count, values + i * C);
             }
     if (!j->channels_last) turn(values, j->values + image * o * C, o, C);
     return 1;

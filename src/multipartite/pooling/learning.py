@@ -25,7 +25,7 @@ from typing_extensions import Self
 from multipartite.criteria import Energy, Quadratic, row_form
 from multipartite.errors import InputError, unknown, warn
 from multipartite.instance_ranking import Fold, fold_by, is_exporting, leading
-from multipartite.labels import Labels, current_labels
+from multipartite.labels import Labels, current_labels, read_labels
 from multipartite.pooling.window import Pool, Size
 from multipartite.projection import METHODS, explained, supervised_projection
 from multipartite.statistics import ClassStatistics, Moments
@@ -395,7 +395,7 @@ class SupervisedLayer(Pool):
         if x.is_meta:
             return
         turns = self._turns()
-        labels = None if given is None else self._labels(x, *given)  # which refuses wrong ones, whether used or not
+        labels = None if given is None else self._labels(x)  # which refuses wrong ones, whether used or not
         if labels is not None and _is_at_hand(x) and labels.empty:
             labels = None
         batch = None if labels is None or not turns else self._summary(x, labels, turns)
@@ -403,7 +403,7 @@ class SupervisedLayer(Pool):
             return
         step = self.steps
         self.steps += 1
-        self.updates += 1
+        self.updates.add_(1)
         if shared:  # keep what this process saw apart until all processes join it
             self.pending = self.pending or Pending(self.statistics.empty())
             self.pending.turns += 1
@@ -460,9 +460,10 @@ class SupervisedLayer(Pool):
         self.statistics.decay(1 - pending.kept).merge(joined)
         return True
 
-    def _labels(self, x: Tensor, y: Tensor, ignore_index: int) -> Labels:
+    def _labels(self, x: Tensor) -> Labels:
         assert self.num_classes is not None
-        labels = Labels.of(y.to(x.device), self.num_classes, x.shape[2:], ignore_index=ignore_index)
+        labels = read_labels(self.num_classes, x.shape[2:], x.device)
+        assert labels is not None
         if len(labels) != len(x):
             raise InputError(f"labels must be as many as images, got {len(labels)} labels for a batch of {len(x)}")
         return labels

@@ -379,7 +379,7 @@ class _MultipartitePool(SupervisedLayer):
         """Learn from the map, where there is something to learn; then say what scores a pixel of it."""
         if self.learns and (self.training or self.fitting):
             if look is not _as_it_is and self.passes_over():  # the map need not be held whole
-                size = self.window.gathered_size(x.shape[2:])
+                size = _steps_of(self.window, self.gather, tuple(x.shape[2:]))[1]
                 self.observe(x.new_zeros(()).expand(*x.shape[:2], *size))
             else:
                 x, look = look(x), _as_it_is
