@@ -88,6 +88,17 @@ def test_quadratic_folds_have_the_least_rank(name, size):
     assert torch.linalg.matrix_rank(factor[0]) == min(c - 1, d)
 
 
+@pytest.mark.parametrize("c", [80, 200])
+def test_wide_quadratic_folds_are_triangular_and_score_the_same(c):
+    X, labels = blobs(0, 12 * c, 90, c)
+    statistics = statistics_of(X, labels)
+    A = supervised_projection(statistics)
+    folded = fold(statistics, A)
+    assert torch.equal(folded.factor[0], folded.factor[0].tril())
+    wanted = reference.instance_scores(X[:9], A[0].numpy(), statistics.within[0].numpy(), [True] * c, "kl")
+    np.testing.assert_allclose(folded.score(torch.as_tensor(X[:9]))[0], wanted, rtol=1e-9)
+
+
 @pytest.mark.parametrize("middle", [0.0, 1e-5, 1e-3, 0.5])
 def test_fold_is_exact_where_class_means_lie_on_a_line(middle):
     noise = np.random.default_rng(0).normal(size=(90, 3))

@@ -83,6 +83,9 @@ class OneVersusRest(NamedTuple):
         return torch.where(self.counted > 0, weight(self.variance, self.others), 0)[:, None, :]
 
 
+_WIDE = 64  # columns from which on it pays to turn a factor into a triangular one
+
+
 class Form:
     """How the overall criterion of a row becomes a function of one linear map h = x factor + offset.
 
@@ -126,9 +129,13 @@ class Quadratic(Form):
         F = rows.contrast * rows.weighted_by(self.weight).sqrt()  # [g, d, c]; its columns are of like size
         d, c = F.shape[-2:]
         if c - 1 < d:
-            return F @ torch.linalg.eigh(F.mT @ F).eigenvectors[..., 1:], None, None  # one direction is null
-        values, V = torch.linalg.eigh(F @ F.mT)
-        return V * values.clamp_min(0).sqrt()[:, None, :], None, None
+            F = F @ torch.linalg.eigh(F.mT @ F).eigenvectors[..., 1:]  # one direction is null
+        else:
+            values, V = torch.linalg.eigh(F @ F.mT)
+            F = V * values.clamp_min(0).sqrt()[:, None, :]
+        if F.shape[-1] > _WIDE:  # turned, so that column j has nothing in its first j rows: half the multiplications
+            F = torch.linalg.qr(F.mT, mode="r").R.mT.tril()
+        return F, None, None
 
     def reduce(self, h: Tensor, log_prior: Tensor | None, dim: int) -> Tensor:
         """Sum of squares."""

@@ -228,6 +228,8 @@ def leading(statistics: ClassStatistics, folded: Fold, rank: int | str | None = 
         low = (agree < _AGREEMENT).nonzero()
         needed = int(low[-1]) + 2 if len(low) else 1
         kept = min(r, -(-needed // _NARROW) * _NARROW)
+    if kept == r:
+        return folded
     factor = F @ U
     factor[..., kept:] = 0
     return folded._replace(factor=factor)

@@ -13,6 +13,7 @@
 
 #define LANES 8
 #define BLOCK 4 /* pixels that are scored at a time */
+#define COLUMNS (2 * LANES) /* of a factor, that are multiplied at a time */
 #define TRIFLE 1e-25f /* what a pixel without any score weighs; see choose.py */
 #define NOWHERE 255 /* the place of a number that no gradient reaches */
 
@@ -187,32 +188,18 @@ static void gather(const job *j, const float *x, float *y, float *spare) {
 
 /* Score */
 
-/* BLOCK pixels of d channels times a padded factor [d, width], plus an offset, two vectors of columns at a time: into
- * h [BLOCK, width], or where that is NULL their sums of squares into `to`. */
-static inline void product(const float *const x[BLOCK], const float *factor, const float *offset, i64 d, i64 width,
-                           float *h, float to[BLOCK]) {
-    lanes squared[BLOCK];
-    for (int p = 0; p < BLOCK; p++) squared[p] = (lanes){0};
-    for (i64 column = 0; column < width; column += 2 * LANES) {
-        lanes sum[BLOCK][2];
-        for (int p = 0; p < BLOCK; p++)
-            for (int v = 0; v < 2; v++) sum[p][v] = load(offset + column + v * LANES);
-        for (i64 c = 0; c < d; c++) {
-            lanes one = load(factor + c * width + column), two = load(factor + c * width + column + LANES);
-            for (int p = 0; p < BLOCK; p++) {
-                sum[p][0] += x[p][c] * one;
-                sum[p][1] += x[p][c] * two;
-            }
-        }
+/* BLOCK pixels times COLUMNS of a factor [d, COLUMNS], whose rows before `first` are zero, plus an offset. */
+INLINE void product(const float *const x[BLOCK], const float *factor, const float *offset, i64 first, i64 d,
+                    lanes sum[BLOCK][2]) {
+    for (int p = 0; p < BLOCK; p++)
+        for (int v = 0; v < 2; v++) sum[p][v] = load(offset + v * LANES);
+    for (i64 c = first; c < d; c++) {
+        lanes one = load(factor + c * COLUMNS), two = load(factor + c * COLUMNS + LANES);
         for (int p = 0; p < BLOCK; p++) {
-            if (!h) {
-                squared[p] += sum[p][0] * sum[p][0] + sum[p][1] * sum[p][1];
-                continue;
-            }
-            for (int v = 0; v < 2; v++) store(h + p * width + column + v * LANES, sum[p][v]);
+            sum[p][0] += x[p][c] * one;
+            sum[p][1] += x[p][c] * two;
         }
     }
-    if (!h) *(half *)to = totals(squared[0], squared[1], squared[2], squared[3]);
 }
 
 /* Sums of squares of n channels of BLOCK pixels. */
@@ -263,45 +250,75 @@ static float divergence(const float *h, const float *log_prior, i64 n, float *wo
 }
 
 typedef struct {
-    i64 width;                 /* columns of the factor, padded */
-    float *factor, *offset, *log_prior; /* [groups, d, width], [groups, width], [width] */
+    i64 width;                          /* columns of the factor, a multiple of COLUMNS */
+    float *factor, *offset, *log_prior; /* [groups, width / COLUMNS, d, COLUMNS], [groups, width], [width] */
+    i64 *first;                         /* [groups, width / COLUMNS]: the first row that is not zero */
 } fold;
+
+INLINE void rows_of(const float *y, i64 p, i64 pixels, i64 C, const float *rows[BLOCK]) {
+    for (int b = 0; b < BLOCK; b++) rows[b] = y + least(p + b, pixels - 1) * C;
+}
 
 /* Scores [groups, pixels] of the map y [pixels, channels]; `work` holds (BLOCK + 1) * width numbers. */
 static void score(const job *j, const fold *f, const float *y, float *scores, float *work) {
-    i64 pixels = volume(j->gathered), C = j->channels, d = C / j->groups;
+    i64 pixels = volume(j->gathered), C = j->channels, d = C / j->groups, blocks = f->width / COLUMNS;
+    const float *rows[BLOCK];
+    lanes sum[BLOCK][2];
+    float found[BLOCK];
     for (i64 g = 0; g < j->groups; g++) {
-        const float *part = y + g * d;
+        const float *part = y + g * d, *factor = f->factor + g * d * f->width, *offset = f->offset + g * f->width;
+        const i64 *first = f->first + g * blocks;
         float *to = scores + g * pixels;
-        for (i64 p = 0; p < pixels; p += BLOCK) {
-            const float *rows[BLOCK];
-            for (int b = 0; b < BLOCK; b++) rows[b] = part + least(p + b, pixels - 1) * C;
-            const float *factor = f->factor + g * d * f->width, *offset = f->offset + g * f->width;
-            float found[BLOCK];
-            if (j->scoring == ENERGY) {
+        if (j->scoring == ENERGY)
+            for (i64 p = 0; p < pixels; p += BLOCK) {
+                rows_of(part, p, pixels, C, rows);
                 squares(rows, d, found);
-            } else if (j->scoring == QUADRATIC) {
-                product(rows, factor, offset, d, f->width, 0, found);
-            } else {
-                product(rows, factor, offset, d, f->width, work, 0);
-                for (int b = 0; b < BLOCK; b++)
-                    found[b] = divergence(work + b * f->width, f->log_prior, f->width, work + BLOCK * f->width);
+                for (int b = 0; b < BLOCK && p + b < pixels; b++) to[p + b] = found[b];
             }
-            for (int b = 0; b < BLOCK && p + b < pixels; b++) to[p + b] = found[b];
-        }
+        else if (j->scoring == QUADRATIC)
+            for (i64 k = 0; k < blocks; k++) /* the columns stay in the cache while the pixels pass */
+                for (i64 p = 0; p < pixels; p += BLOCK) {
+                    rows_of(part, p, pixels, C, rows);
+                    product(rows, factor + k * d * COLUMNS, offset + k * COLUMNS, first[k], d, sum);
+                    for (int b = 0; b < BLOCK; b++) sum[b][0] = sum[b][0] * sum[b][0] + sum[b][1] * sum[b][1];
+                    *(half *)found = totals(sum[0][0], sum[1][0], sum[2][0], sum[3][0]);
+                    for (int b = 0; b < BLOCK && p + b < pixels; b++) to[p + b] = k ? to[p + b] + found[b] : found[b];
+                }
+        else
+            for (i64 p = 0; p < pixels; p += BLOCK) {
+                rows_of(part, p, pixels, C, rows);
+                for (i64 k = 0; k < blocks; k++) {
+                    product(rows, factor + k * d * COLUMNS, offset + k * COLUMNS, first[k], d, sum);
+                    for (int b = 0; b < BLOCK; b++)
+                        for (int v = 0; v < 2; v++) store(work + b * f->width + k * COLUMNS + v * LANES, sum[b][v]);
+                }
+                for (int b = 0; b < BLOCK && p + b < pixels; b++)
+                    to[p + b] = divergence(work + b * f->width, f->log_prior, f->width, work + BLOCK * f->width);
+            }
     }
 }
 
+/* Lay the columns of the factor out block by block. */
 static int make_fold(const job *j, fold *f) {
-    i64 d = j->channels / j->groups, r = j->rank, step = 2 * LANES;
-    f->width = (r + step - 1) / step * step;
-    f->factor = calloc(j->groups * d * f->width + (j->groups + 1) * f->width + 1, sizeof(float));
-    if (!f->factor) return 0;
-    f->offset = f->factor + j->groups * d * f->width;
-    f->log_prior = f->offset + j->groups * f->width;
-    for (i64 i = 0; r && i < j->groups * d; i++) memcpy(f->factor + i * f->width, j->factor + i * r, r * sizeof(float));
-    for (i64 i = 0; j->offset && i < j->groups; i++)
-        memcpy(f->offset + i * f->width, j->offset + i * r, r * sizeof(float));
+    i64 G = j->groups, d = j->channels / G, r = j->rank, blocks = (r + COLUMNS - 1) / COLUMNS;
+    f->width = blocks * COLUMNS;
+    f->first = calloc(1, G * blocks * sizeof(i64) + (G * d * f->width + (G + 1) * f->width) * sizeof(float) + 1);
+    if (!f->first) return 0;
+    f->factor = (float *)(f->first + G * blocks);
+    f->offset = f->factor + G * d * f->width;
+    f->log_prior = f->offset + G * f->width;
+    for (i64 g = 0; g < G; g++)
+        for (i64 k = 0; k < blocks; k++) {
+            float *block = f->factor + (g * blocks + k) * d * COLUMNS;
+            i64 columns = least(COLUMNS, r - k * COLUMNS), first = d;
+            for (i64 i = d - 1; i >= 0; i--) {
+                memcpy(block + i * COLUMNS, j->factor + (g * d + i) * r + k * COLUMNS, columns * sizeof(float));
+                for (i64 c = 0; c < columns; c++)
+                    if (block[i * COLUMNS + c] != 0) first = i;
+            }
+            f->first[g * blocks + k] = first;
+        }
+    for (i64 i = 0; j->offset && i < G; i++) memcpy(f->offset + i * f->width, j->offset + i * r, r * sizeof(float));
     for (i64 i = 0; j->log_prior && i < f->width; i++) f->log_prior[i] = i < r ? j->log_prior[i] : -1e30f;
     return 1;
 }
@@ -797,7 +814,7 @@ int multipartite_run(const job *j, int what) {
                 well = what == POOL ? pool_image(j, &f, &t, i) : pool_channels(j, &t, i);
         }
     }
-    free(f.factor);
+    free(f.first);
     return well;
 }
 

@@ -31,7 +31,7 @@ __all__ = ["available", "gather_max", "gathered", "handles", "pool", "pool_chann
 _POOL, _BACK, _CHANNELS = range(3)
 _BLIND, _ENERGY, _QUADRATIC, _INFORMATION, _GIVEN = range(5)
 _BEST, _DRAW, _DRAW_LINES, _EXPECTATION, _EXPECTED_LINES, _WHOLE = range(6)
-_NARROW = 64  # columns of a factor up to which the kernel multiplies; wider ones torch's own product does faster
+_NARROW = 64  # columns of a factor with an offset up to which the kernel multiplies; torch does wider ones faster
 _FORMS = {Quadratic: _QUADRATIC, Information: _INFORMATION}
 _NOWHERE = 255  # the place of a number that no gradient reaches: where a number came from is kept in a byte
 
@@ -196,7 +196,7 @@ def _score_by(
     told = [False] if fold is None else [True] if fold.informed else fold.tells_apart().tolist()
     if fold is None or not any(told):
         job.scoring = _ENERGY
-    elif all(told) and type(fold.form) in _FORMS and fold.factor.shape[-1] <= _NARROW:
+    elif all(told) and type(fold.form) in _FORMS and (fold.offset is None or fold.factor.shape[-1] <= _NARROW):
         job.scoring, job.rank = _FORMS[type(fold.form)], fold.factor.shape[-1]
         for name in ("factor", "offset", "log_prior"):
             if (part := getattr(fold, name)) is not None:
