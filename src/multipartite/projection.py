@@ -96,8 +96,9 @@ def supervised_projection(
         bounds = f"[1, {most}] = [1, min(n_classes - 1, n_features={d})]"
         raise InputError(f"n_components must lie in {bounds} and be whole, got {components}")
     variance, varies = _total_variance(statistics)
-    unit = variance.sqrt()[..., None] if scale else torch.ones_like(variance)[..., None]  # [g, d, 1]
-    Sw, Sb, M = Sw / unit / unit.mT, Sb / unit / unit.mT, M / unit.mT
+    unit = variance.sqrt()[..., None] if scale else 1.0  # [g, d, 1]
+    if isinstance(unit, Tensor):
+        Sw, Sb, M = Sw / unit / unit.mT, Sb / unit / unit.mT, M / unit.mT
     k = int(components or most or 1)
     A = None
     if method == "fisher" and statistics.num_classes * _FEW < d:

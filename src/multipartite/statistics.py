@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -33,6 +34,20 @@ def full_precision(x: Tensor) -> AbstractContextManager[object]:
     if x.is_meta or not torch.is_autocast_enabled(x.device.type):
         return nullcontext()
     return torch.autocast(x.device.type, enabled=False)
+
+
+def _once_while_held(compute: Callable[[ClassStatistics], Tensor]) -> property:
+    """Make a property that is computed once while the statistics are held, and every time it is asked for otherwise."""
+
+    @functools.wraps(compute)
+    def get(self: ClassStatistics) -> Tensor:
+        if self._held is None:
+            return compute(self)
+        if compute.__name__ not in self._held:
+            self._held[compute.__name__] = compute(self)
+        return self._held[compute.__name__]
+
+    return property(get)
 
 
 class Moments(NamedTuple):
@@ -98,6 +113,7 @@ class ClassStatistics(nn.Module):
         if groups < 1 or num_features % groups:
             raise InputError(f"groups must divide the number of features, got {groups} for {num_features}")
         self.groups = groups
+        self._held: dict[str, Tensor] | None = None
         d = num_features // groups
         new = {"device": device, "dtype": dtype}
         self.register_buffer("count", torch.zeros(num_classes, **new))  # type: ignore[arg-type]
@@ -124,46 +140,63 @@ class ClassStatistics(nn.Module):
         """Number of features over all groups."""
         return self.mean.shape[1]
 
-    @property
+    @_once_while_held
     def total(self) -> Tensor:
-        """Number of rows N."""
+        """Count the rows N."""
         return self.count.sum()
 
-    @property
+    @_once_while_held
     def present(self) -> Tensor:
         """Which classes have been seen, shape (c,)."""
         return self.count > 0
 
-    @property
+    @_once_while_held
     def prior(self) -> Tensor:
         """Share of every class in the rows, shape (c,)."""
         return self.count / _at_least_tiny(self.total)
 
-    @property
+    @_once_while_held
     def overall_mean(self) -> Tensor:
         """Mean of all rows, shape (groups, 1, d)."""
         return self.by_group(self.prior @ self.mean)
 
-    @property
+    @_once_while_held
     def class_means(self) -> Tensor:
         """Class means, shape (groups, c, d)."""
         return self.by_group(self.mean)
 
-    @property
+    @_once_while_held
     def within(self) -> Tensor:
         """Average within-class covariance Sw (Eq. 5), shape (groups, d, d)."""
         return self.scatter / _at_least_tiny(self.total)
 
-    @property
+    @_once_while_held
     def deviations(self) -> Tensor:
         """Class means about the mean of all rows, zero where a class is absent, shape (groups, c, d)."""
         return (self.class_means - self.overall_mean) * self.present[:, None]
 
-    @property
+    @_once_while_held
     def between(self) -> Tensor:
         """Scatter Sb of the class means about the overall mean (Eq. 6), shape (groups, d, d)."""
         M = self.deviations
         return M.mT @ M / self.present.sum().clamp_min(1)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Compute what follows from the numbers once inside, where they must not change: a refit asks for it often.
+
+        Examples
+        --------
+        >>> statistics = ClassStatistics(2, 1).update([[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1])
+        >>> with statistics.held():
+        ...     statistics.within is statistics.within
+        True
+        """
+        self._held = {}
+        try:
+            yield
+        finally:
+            self._held = None
 
     def by_group(self, rows: Tensor) -> Tensor:
         """View rows of all features, shape (n, g*d) or (g*d,), as (g, n, d)."""

@@ -68,6 +68,17 @@ INLINE void store(float *p, lanes v) { *(lanes *)p = v; }
         if (c_ < count_ && count_ >= LANES) step(__VA_ARGS__, count_ - LANES, LANES);        \
     } while (0)
 
+/* The same step, compiled for windows of the usual numbers of places: short loops are unrolled then. */
+#define FOR_USUAL(count, step, ...)            \
+    do {                                       \
+        if ((count) == 4)                      \
+            step(__VA_ARGS__, 4);              \
+        else if ((count) == 9)                 \
+            step(__VA_ARGS__, 9);              \
+        else                                   \
+            step(__VA_ARGS__, (count));        \
+    } while (0)
+
 INLINE lanes load_some(const float *p, i64 n) {
     if (n == LANES) return load(p);
     lanes v = {0};
@@ -333,6 +344,13 @@ static void measure(const window *w, const i64 size[3], i64 *offsets) {
                 *offsets++ = (a * w->dilation[0] * size[1] + b * w->dilation[1]) * size[2] + c * w->dilation[2];
 }
 
+INLINE void step_from(i64 first, const i64 *offsets, i64 *pixels, int32_t *which, i64 places) {
+    for (i64 i = 0; i < places; i++) {
+        pixels[i] = first + offsets[i];
+        which[i] = (int32_t)i;
+    }
+}
+
 /* Flat pixels, of a map of `size`, of a window that begins at z, y, x, and which of its places they are; how many. */
 INLINE i64 look_at(const window *w, const i64 size[3], const i64 *offsets, i64 z, i64 y, i64 x, i64 *pixels,
                    int32_t *which) {
@@ -341,10 +359,7 @@ INLINE i64 look_at(const window *w, const i64 size[3], const i64 *offsets, i64 z
     int inside = z >= 0 && y >= 0 && x >= 0 && z + (k[0] - 1) * d[0] < size[0] && y + (k[1] - 1) * d[1] < size[1] &&
                  x + (k[2] - 1) * d[2] < size[2];
     if (inside) {
-        for (i64 i = 0; i < places; i++) {
-            pixels[i] = first + offsets[i];
-            which[i] = (int32_t)i;
-        }
+        FOR_USUAL(places, step_from, first, offsets, pixels, which);
         return places;
     }
     int32_t place = 0;
@@ -426,6 +441,22 @@ static void draw_lines(const job *j, const float *scores, int axis, float focus,
     }
 }
 
+/* Which of the pixels of a cell stays: the first of the best, or the first whose running sum reaches a random mark. */
+INLINE void choose_one(const job *j, const float *scores, float scale, const i64 *pixels, float *weights, float uniform,
+                       int32_t *chosen, i64 count) {
+    i64 best = 0;
+    if (j->choice == BEST) {
+        for (i64 k = 1; scores && k < count; k++)
+            if (scores[pixels[k]] > scores[pixels[best]]) best = k;
+    } else {
+        weigh(j, scores, scale, pixels, count, weights);
+        for (i64 k = 1; k < count; k++) weights[k] += weights[k - 1];
+        float mark = (1 - uniform) * weights[count - 1];
+        for (i64 k = 0; k < count - 1; k++) best += weights[k] < mark;
+    }
+    *chosen = (int32_t)pixels[best];
+}
+
 /* Which pixel of the scored map every output takes, [out], for a group. */
 static void choose(const job *j, const float *scores, float scale, i64 image, i64 g, int32_t *chosen,
                    const i64 *offsets, i64 *pixels, int32_t *which, float *weights, double *F) {
@@ -447,17 +478,8 @@ static void choose(const job *j, const float *scores, float scale, i64 image, i6
     for (i64 z = 0, i = 0; z < o[0]; z++)
         for (i64 y = 0; y < o[1]; y++)
             for (i64 x = 0; x < o[2]; x++, i++) {
-                i64 count = look_at_output(&j->cells, n, offsets, z, y, x, pixels, which), best = 0;
-                if (j->choice == BEST) {
-                    for (i64 k = 1; scores && k < count; k++)
-                        if (scores[pixels[k]] > scores[pixels[best]]) best = k;
-                } else {
-                    weigh(j, scores, scale, pixels, count, weights);
-                    for (i64 k = 1; k < count; k++) weights[k] += weights[k - 1];
-                    float mark = (1 - uniform[i]) * weights[count - 1];
-                    for (i64 k = 0; k < count - 1; k++) best += weights[k] < mark;
-                }
-                chosen[i] = (int32_t)pixels[best];
+                i64 count = look_at_output(&j->cells, n, offsets, z, y, x, pixels, which);
+                FOR_USUAL(count, choose_one, j, scores, scale, pixels, weights, uniform ? uniform[i] : 0, chosen + i);
             }
 }
 
@@ -474,6 +496,12 @@ INLINE void find(const float *x, const i64 *pixels, const int32_t *which, i64 co
     }
     store_some(to + c, highest, n);
     store_bytes(places + c, from, n);
+}
+
+INLINE void find_all(const float *x, i64 C, i64 d, i64 *pixels, const int32_t *which, const float *row, float *to,
+                     uint8_t *places, i64 count) {
+    for (i64 k = 0; k < count; k++) pixels[k] *= C;
+    EACH_VECTOR(d, find, x, pixels, which, count, row, to, places);
 }
 
 /* The numbers of the chosen pixels, and where each maximum came from. */
@@ -495,8 +523,7 @@ static void take(const job *j, const float *x, const float *y, const int32_t *ch
             int32_t plane = at / depth;
             i64 count = look_at(w, j->size, offsets, plane - p[0], row - plane * n[1] - p[1], at - row * width - p[2],
                                 pixels, which);
-            for (i64 k = 0; k < count; k++) pixels[k] = pixels[k] * C + g * d;
-            EACH_VECTOR(d, find, x, pixels, which, count, from, to, places + i * C + g * d);
+            FOR_USUAL(count, find_all, x + g * d, C, d, pixels, which, from, to, places + i * C + g * d);
         }
 }
 
@@ -511,6 +538,19 @@ INLINE void blend(const float *y, const i64 *pixels, const float *weights, i64 c
     store_some(to + c, mean, n);
 }
 
+INLINE void expect_one(const job *j, const float *y, i64 C, i64 d, const float *scores, float scale, i64 *pixels,
+                       float *weights, float *to, i64 count) {
+    weigh(j, scores, scale, pixels, count, weights);
+    float sum = 0;
+    for (i64 k = 0; k < count; k++) sum += weights[k];
+    sum = 1 / sum;
+    for (i64 k = 0; k < count; k++) {
+        weights[k] *= sum;
+        pixels[k] *= C;
+    }
+    EACH_VECTOR(d, blend, y, pixels, weights, count, to);
+}
+
 /* Mean of every cell, weighted by the scores. */
 static void expect(const job *j, const float *y, const float *scores, float scale, float *values, const i64 *offsets,
                    i64 *pixels, int32_t *which, float *weights) {
@@ -521,15 +561,8 @@ static void expect(const job *j, const float *y, const float *scores, float scal
             for (i64 x = 0; x < o[2]; x++, i++) {
                 for (i64 g = 0; g < j->groups; g++) {
                     i64 count = look_at_output(&j->cells, j->gathered, offsets, z, r, x, pixels, which);
-                    weigh(j, scores + g * n, scale, pixels, count, weights);
-                    float sum = 0;
-                    for (i64 k = 0; k < count; k++) sum += weights[k];
-                    sum = 1 / sum;
-                    for (i64 k = 0; k < count; k++) {
-                        weights[k] *= sum;
-                        pixels[k] = pixels[k] * C + g * d;
-                    }
-                    EACH_VECTOR(d, blend, y, pixels, weights, count, values + i * C + g * d);
+                    float *to = values + i * C + g * d;
+                    FOR_USUAL(count, expect_one, j, y + g * d, C, d, scores + g * n, scale, pixels, weights, to);
                 }
             }
 }
@@ -765,6 +798,15 @@ INLINE void mean(const float *x, const i64 *pixels, i64 count, float *to, i64 c,
     store_some(to + c, squared / either(sum > FLT_MIN, sum, zero + FLT_MIN), n);
 }
 
+INLINE void pool_window(const float *x, i64 C, i64 *pixels, const int32_t *which, const float *uniform, float *to,
+                        uint8_t *places, i64 count) {
+    for (i64 k = 0; k < count; k++) pixels[k] *= C;
+    if (uniform)
+        EACH_VECTOR(C, draw, x, pixels, which, count, uniform, to, places);
+    else
+        EACH_VECTOR(C, mean, x, pixels, count, to);
+}
+
 /* Zeiler and Fergus: of every window and channel, one place with p = a / sum(a), or the expectation of that. */
 static int pool_channels(const job *j, desk *t, i64 image) {
     i64 C = j->channels, n = volume(j->size), o = volume(j->out);
@@ -783,12 +825,9 @@ static int pool_channels(const job *j, desk *t, i64 image) {
         for (i64 r = 0; r < j->out[1]; r++)
             for (i64 q = 0; q < j->out[2]; q++, i++) {
                 i64 count = look_at_output(&j->look, j->size, t->look, z, r, q, t->pixels, t->which);
-                for (i64 k = 0; k < count; k++) t->pixels[k] *= C;
                 uint8_t *places = j->places ? j->places + (image * o + i) * C : 0;
-                if (uniform)
-                    EACH_VECTOR(C, draw, x, t->pixels, t->which, count, uniform + i * C, values + i * C, places);
-                else
-                    EACH_VECTOR(C, mean, x, t->pixels, count, values + i * C);
+                const float *numbers = uniform ? uniform + i * C : 0;
+                FOR_USUAL(count, pool_window, x, C, t->pixels, t->which, numbers, values + i * C, places);
             }
     if (!j->channels_last) turn(values, j->values + image * o * C, o, C);
     return 1;

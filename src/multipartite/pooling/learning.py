@@ -516,9 +516,10 @@ class SupervisedLayer(Pool):
         assert self.statistics is not None
         # from where the last one ended: the factor has its directions, and a resumed run has the factor
         start = self.factor.to(self.statistics.mean) if self.informed and self.factor is not None else None
-        A = supervised_projection(self.statistics, self.projection, start=start)
-        folded = leading(self.statistics, fold_by(self.form, self.statistics, A), self.rank)
-        trust = None if self.trust is None else explained(self.statistics, A)
+        with self.statistics.held():
+            A = supervised_projection(self.statistics, self.projection, start=start)
+            folded = leading(self.statistics, fold_by(self.form, self.statistics, A), self.rank)
+            trust = None if self.trust is None else explained(self.statistics, A)
         values = (folded.factor, folded.offset, folded.log_prior, trust)
         for buffer, value in zip(
             buffers or (self.factor, self.offset, self.log_prior, self.trust), values, strict=True
