@@ -42,7 +42,9 @@ def bench(
         print(json.dumps(results, indent=1))
     else:
         facts = results["machine"]
-        print(f"{facts['threads']} threads, {facts['versions']['platform']}, torch {facts['versions']['torch']}")
+        kernel = "with" if facts["kernel"] else "without"
+        where = f"{facts['versions']['platform']}, torch {facts['versions']['torch']}"
+        print(f"{facts['threads']} threads, {kernel} the compiled kernel, {where}")
         for part in ("layers", "networks", "growth"):
             if results.get(part):
                 show([_rounded(row) for row in results[part]])
@@ -56,8 +58,10 @@ def _results(*, quick: bool, growth: bool) -> dict[str, Any]:
     from multipartite.bench import layers, networks
     from multipartite.bench.growth import SWEEPS, measure_growth
     from multipartite.experiments.run.store import versions
+    from multipartite.pooling import native
 
-    results: dict[str, Any] = {"machine": {"threads": torch.get_num_threads(), "versions": versions()}}
+    facts = {"threads": torch.get_num_threads(), "kernel": native.available(), "versions": versions()}
+    results: dict[str, Any] = {"machine": facts}
     seconds = 0.5 if quick else 3.0
     if growth:
         results["growth"] = [row for sweep in SWEEPS for row in measure_growth(sweep, seconds=seconds)]

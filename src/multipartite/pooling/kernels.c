@@ -405,15 +405,21 @@ static float scale_of(const float *scores, i64 n) {
 /* F of the density of lines along an axis; see choose.line_shares. */
 static void shares(const job *j, const float *scores, int axis, float focus, double *F) {
     const i64 *n = j->gathered;
-    i64 length = n[axis];
-    float highest = FLT_MIN;
+    i64 length = n[axis], rows = n[0] * n[1];
     double sum = 0;
     for (i64 i = 0; i < length; i++) F[i] = 0;
     if (j->scoring != BLIND && focus > 0) {
-        for (i64 i = 0; i < volume(n); i++) highest = scores[i] > highest ? scores[i] : highest;
-        for (i64 z = 0, i = 0; z < n[0]; z++)
-            for (i64 y = 0; y < n[1]; y++)
-                for (i64 x = 0; x < n[2]; x++, i++) F[axis == 0 ? z : axis == 1 ? y : x] += scores[i] / highest;
+        float highest = FLT_MIN;
+        for (i64 i = 0; i < rows * n[2]; i++) highest = scores[i] > highest ? scores[i] : highest;
+        double unit = 1.0 / highest; /* a sum of scores may be too large */
+        for (i64 r = 0; r < rows; r++, scores += n[2]) {
+            double line = 0;
+            if (axis == 2)
+                for (i64 x = 0; x < n[2]; x++) F[x] += scores[x] * unit;
+            else
+                for (i64 x = 0; x < n[2]; x++) line += scores[x] * unit;
+            if (axis < 2) F[axis ? r % n[1] : r / n[1]] += line;
+        }
         for (i64 i = 0; i < length; i++) sum += F[i];
     }
     double before = 0;

@@ -222,14 +222,15 @@ class SupervisedLayer(Pool):
         keep : bool
             Whether a gradient will need it later, when a refit may have written over it.
         """
-        if self.factor is None:
+        factor = self.factor
+        if factor is None:
             return None
         # while a training step is traced, the factor that it will meet is not known yet
         unknown_yet = self.training and torch.compiler.is_compiling()
-        informed = None if unknown_yet else self.informed
-        cut = not unknown_yet and 0 < self.kept < self.factor.shape[-1]
-        factor = self.factor[..., : self.kept] if cut else self.factor
+        if not unknown_yet and 0 < self.kept < factor.shape[-1]:
+            factor = factor[..., : self.kept]
         factor = factor.clone() if keep and torch.is_grad_enabled() else factor
+        informed = None if unknown_yet else self.informed
         return Fold(factor, self.offset, self.log_prior, None, self.form, informed)
 
     @property

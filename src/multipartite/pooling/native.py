@@ -172,8 +172,7 @@ def pool(
     picks = choice.assignment == "hard" or (training and choice.draws)
     if choice.assignment == "lines":
         job.choice = _DRAW_LINES if picks else _EXPECTED_LINES
-        amount = focus if isinstance(focus, Tensor) else torch.full((groups,), float(focus))
-        job.focus = _kept(amount.detach().float(), kept)
+        job.focus = _kept(focus if isinstance(focus, Tensor) else _same(float(focus), groups), kept)
         for axis, (m, stays) in enumerate(zip(out, whole, strict=True), start=3 - len(out)):
             job.whole[axis] = stays
             if picks and not stays:
@@ -200,13 +199,13 @@ def _score_by(
         job.scoring, job.rank = _FORMS[type(fold.form)], fold.factor.shape[-1]
         for name in ("factor", "offset", "log_prior"):
             if (part := getattr(fold, name)) is not None:
-                setattr(job, name, _kept(part.detach().float(), kept))
+                setattr(job, name, _kept(part, kept))
     else:
         job.scoring = _GIVEN
         y = x if window is None else gather_max(x, window, tuple(job.gathered)[3 - window.dims :])
         if y is not None:
             scores = score_map(y, fold, groups=job.groups, ordinal=choice.assignment == "hard")
-            job.scores = _kept(scores.float(), kept)
+            job.scores = _kept(scores, kept)
 
 
 def gather_max(x: Tensor, window: Window, gathered: tuple[int, ...]) -> Tensor | None:
@@ -366,12 +365,20 @@ def _sizes(
 
 def _empty(x: Tensor, out: tuple[int, ...]) -> Tensor:
     """Room for (N, C, *out), in the layout of x."""
-    if is_channels_last(x):
-        return x.new_empty(len(x), *out, x.shape[1]).movedim(-1, 1)
-    return x.new_empty(*x.shape[:2], *out)
+    shape = (*x.shape[:2], *out)
+    if not is_channels_last(x):
+        return torch.empty(shape, dtype=x.dtype, device=x.device)
+    if len(out) == 2:
+        return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    return x.new_empty(len(x), *out, x.shape[1]).movedim(-1, 1)
+
+
+@lru_cache(maxsize=64)
+def _same(value: float, count: int) -> Tensor:
+    return torch.full((count,), value, dtype=torch.float32)
 
 
 def _kept(tensor: Tensor, kept: list[Tensor]) -> int:
-    """Address of a tensor that lies in one piece and is kept until the kernel has run."""
-    kept.append(tensor.contiguous())
+    """Address of a tensor that lies in one piece, in float32, and is kept until the kernel has run."""
+    kept.append(tensor if tensor.dtype == torch.float32 and tensor.is_contiguous() else tensor.float().contiguous())
     return kept[-1].data_ptr()
