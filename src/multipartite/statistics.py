@@ -267,11 +267,7 @@ class ClassStatistics(nn.Module):
         L, exact = x.shape[2], self.mean.dtype
         count = labels.sums(x.new_ones(len(x), 1, dtype=exact))  # [c, 1]
         n = L * count
-        a = self.mean
-        if x.device.type != "cpu" or not self.present.all():
-            glance = labels.sums(x[:, :, L // 2]).to(exact) / _at_least_tiny(count)
-            a = torch.where(self.present[:, None], a, glance)
-        a = a.to(x.dtype)
+        a = self.origins(x, labels, count).to(x.dtype)
         s = labels.mix(a)  # [N, C]
         z = torch.empty_like(x) if x.stride(1) == 1 else x.new_empty(x.shape[1], len(x), L).transpose(0, 1)
         torch.sub(x, s[..., None], out=z)
@@ -286,6 +282,27 @@ class ClassStatistics(nn.Module):
             residual += L * labels.sums(s).to(exact) - n * a
             centre = (n * a).sum(0) / _at_least_tiny(n.sum())
             scatter += self.gram(a - centre, n[:, 0]) - self.gram(s - centre, weight)
+        return self.moments_about(a, n, residual, scatter)
+
+    def origins(self, x: Tensor, labels: Labels, count: Tensor) -> Tensor:
+        """Points near the class means, (c, num_features): the means so far, else of a glance at x [N, C, L]."""
+        if x.device.type == "cpu" and self.present.all():
+            return self.mean
+        glance = labels.sums(x[:, :, x.shape[2] // 2]).to(self.mean) / _at_least_tiny(count)
+        return torch.where(self.present[:, None], self.mean, glance)
+
+    def moments_about(self, a: Tensor, n: Tensor, residual: Tensor, scatter: Tensor) -> Moments:
+        """Moments of rows of which sums and products about origins a (c, num_features) are known.
+
+        Parameters
+        ----------
+        n : Tensor of shape (c, 1)
+            Rows per class.
+        residual : Tensor of shape (c, num_features)
+            Sums of the rows about the origin of their class.
+        scatter : Tensor of shape (groups, d, d)
+            Sums of their outer products.
+        """
         delta = residual / _at_least_tiny(n)
         n = n[:, 0]
         return Moments(n, (a + delta) * (n > 0)[:, None], scatter - self.gram(delta, n))

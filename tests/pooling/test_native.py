@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from contextlib import nullcontext
 
 import pytest
 import torch
@@ -231,14 +230,33 @@ def test_windows_of_too_many_places_are_for_operations():
     assert native.handles(torch.zeros(1, 1, 20, 20), Window.of(15, dims=2))
 
 
-@pytest.mark.parametrize("used", [True, False])
-def test_a_layer_that_learns_learns_the_same(used):
-    torch.manual_seed(0)
-    x, labels = maps(2, images=12, last=True).relu(), torch.arange(12) % 3
-    layers = [mp.MultipartitePool2d(2, num_classes=3, learn_every=1) for _ in range(2)]
-    for layer, on in zip(layers, (True, used), strict=True):
-        with native.use(on), mp.supervise(labels) if on is not None else nullcontext():
-            for _ in range(3):
+@pytest.mark.parametrize("max_rows", [None, 300])
+@pytest.mark.parametrize("channels", [7, 20, 64])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("groups", [1, "channels"])
+def test_a_layer_learns_the_same(channels, groups, last, max_rows):
+    groups = channels if groups == "channels" else groups
+    options = {"num_classes": 5, "groups": groups, "max_rows": max_rows, "learn_every": 1}
+    layers = [mp.MultipartitePool2d(2, **options) for _ in range(2)]
+    for step in range(3):
+        x, labels = maps(2, channels, images=30, last=last, seed=step) + 3, torch.arange(30) % 4
+        for layer, used in zip(layers, (True, False), strict=True):
+            with native.use(used), mp.supervise(labels):
                 layer(x)
-    assert_close(layers[0].factor, layers[1].factor)
+    ours, theirs = (layer.statistics for layer in layers)
+    assert_close(ours.count, theirs.count)
+    assert_close(ours.mean, theirs.mean, rtol=1e-5, atol=1e-5)
+    assert_close(ours.within, theirs.within, rtol=1e-4, atol=1e-4)
     assert layers[0].steps == layers[1].steps == 3
+
+
+def test_a_batch_that_is_not_finite_is_refused():
+    layer = mp.MultipartitePool2d(2, num_classes=3, learn_every=1)
+    x, labels = maps(2, images=12, last=True).relu(), torch.arange(12) % 3
+    with mp.supervise(labels):
+        layer(x)
+        before = layer.statistics.scatter.clone()
+        x[3, 4, 5, 6] = math.inf
+        with pytest.warns(mp.errors.MultipartiteWarning, match="refused a batch"):
+            layer(x)
+    assert torch.equal(layer.statistics.scatter, before)

@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #define LANES 8
 #define BLOCK 4 /* pixels that are scored at a time */
@@ -864,3 +867,82 @@ int multipartite_run(const job *j, int what) {
 }
 
 i64 multipartite_job_size(void) { return sizeof(job); }
+
+/* Statistics */
+
+typedef struct {
+    i64 images, channels, groups, classes, pixels, first, step, channels_last, threads;
+    const float *x;      /* images */
+    const i64 *labels;   /* [images] */
+    const float *origin; /* [classes, channels] */
+    double *sums;        /* [classes, channels]: of the rows about the origin of their class */
+    double *gram;        /* [groups, d, d]: of their products */
+} sample;
+
+/* Add the products of BLOCK rows z [BLOCK, width] to the upper triangle of a Gram matrix [d, width]. */
+INLINE void add_products(const float *z, i64 d, i64 width, float *gram) {
+    const float *z1 = z + width, *z2 = z1 + width, *z3 = z2 + width;
+    for (i64 r = 0; r < d; r++)
+        for (i64 c = r / LANES * LANES; c < width; c += LANES) {
+            lanes sum = load(gram + r * width + c) + z[r] * load(z + c) + z1[r] * load(z1 + c);
+            store(gram + r * width + c, sum + z2[r] * load(z2 + c) + z3[r] * load(z3 + c));
+        }
+}
+
+/* Sums and products of every `step`-th pixel of the images, about the origins of their classes; 0 without memory. */
+int multipartite_moments(const sample *s) {
+    i64 C = s->channels, G = s->groups, d = C / G, width = (d + LANES - 1) / LANES * LANES;
+    i64 numbers = s->classes * C + G * d * d;
+    double *found = calloc(s->threads * numbers, sizeof(double));
+    int well = found != 0;
+#pragma omp parallel num_threads((int)s->threads) if (s->threads > 1) reduction(&& : well)
+    {
+        float *gram = well ? calloc(G * (d + BLOCK) * width + C, sizeof(float)) : 0;
+        float *z = gram ? gram + G * d * width : 0, *sum = gram ? z + G * BLOCK * width : 0;
+#ifdef _OPENMP
+        double *mine = found + omp_get_thread_num() * numbers;
+#else
+        double *mine = found;
+#endif
+        if (!gram) well = 0;
+#pragma omp for schedule(static)
+        for (i64 i = 0; i < s->images; i++) {
+            if (!well) continue;
+            const float *x = s->x + i * s->pixels * C, *origin = s->origin + s->labels[i] * C;
+            memset(gram, 0, G * d * width * sizeof(float));
+            memset(sum, 0, C * sizeof(float));
+            for (i64 p = s->first; p < s->pixels; p += BLOCK * s->step) {
+                for (int b = 0; b < BLOCK; b++) {
+                    i64 at = p + b * s->step;
+                    for (i64 g = 0; g < G; g++) {
+                        float *row = z + (g * BLOCK + b) * width;
+                        const float *from = origin + g * d;
+                        if (at >= s->pixels) {
+                            memset(row, 0, d * sizeof(float));
+                            continue;
+                        }
+                        if (s->channels_last)
+                            for (i64 c = 0; c < d; c++) row[c] = x[at * C + g * d + c] - from[c];
+                        else
+                            for (i64 c = 0; c < d; c++) row[c] = x[(g * d + c) * s->pixels + at] - from[c];
+                        for (i64 c = 0; c < d; c++) sum[g * d + c] += row[c];
+                    }
+                }
+                for (i64 g = 0; g < G; g++) add_products(z + g * BLOCK * width, d, width, gram + g * d * width);
+            }
+            for (i64 c = 0; c < C; c++) mine[s->labels[i] * C + c] += sum[c];
+            for (i64 r = 0; r < G * d; r++)
+                for (i64 c = r % d; c < d; c++) mine[s->classes * C + r * d + c] += gram[r * width + c];
+        }
+        free(gram);
+    }
+    for (i64 t = 0; well && t < s->threads; t++) {
+        const double *part = found + t * numbers;
+        for (i64 i = 0; i < s->classes * C; i++) s->sums[i] += part[i];
+        for (i64 i = 0; i < G * d * d; i++) s->gram[i] += part[s->classes * C + i];
+    }
+    for (i64 r = 0; r < G * d; r++) /* the lower triangle is the upper one */
+        for (i64 c = 0; c < r % d; c++) s->gram[r * d + c] = s->gram[(r - r % d + c) * d + r % d];
+    free(found);
+    return well;
+}

@@ -26,6 +26,7 @@ from multipartite.criteria import Energy, Quadratic, row_form
 from multipartite.errors import InputError, unknown, warn
 from multipartite.instance_ranking import Fold, fold_by, is_exporting, leading
 from multipartite.labels import Labels, current_labels, read_labels
+from multipartite.pooling import native
 from multipartite.pooling.window import Pool, Size
 from multipartite.projection import METHODS, explained, supervised_projection
 from multipartite.statistics import ClassStatistics, Moments
@@ -473,8 +474,10 @@ class SupervisedLayer(Pool):
         """Moments of one batch, or None where it has no labelled rows or holds NaN or infinity."""
         assert self.statistics is not None
         places = self._places(len(x), x.shape[2:], turns)
-        x, labels = x.flatten(2)[:, :, places], labels.at(places)  # [N, C, L]
-        batch = list(self.statistics.moments(x, labels))
+        batch = self._native_moments(x, labels, places)
+        if batch is None:
+            x, labels = x.flatten(2)[:, :, places], labels.at(places)  # [N, C, L]
+            batch = list(self.statistics.moments(x, labels))
         if not batch:
             return None
         finite = torch.isfinite(torch.stack([m.scatter.sum() + m.mean.sum() for m in batch]).sum())
@@ -487,6 +490,20 @@ class SupervisedLayer(Pool):
             self._refuse(1)
             return None
         return batch if any(m.number.sum() > 0 for m in batch) else None
+
+    def _native_moments(self, x: Tensor, labels: Labels, places: slice) -> list[Moments] | None:
+        """Moments of one batch by the compiled kernel, where every image has one class and counts once; else None."""
+        statistics = self.statistics
+        plain = labels.soft is None and labels.weight is None and not labels.a_pixel
+        if statistics is None or not plain or not native.handles(x, self.window):
+            return None
+        count = torch.bincount(labels.index, minlength=statistics.num_classes).to(statistics.mean)[:, None]
+        a = statistics.origins(x.flatten(2)[:, :, places], labels, count).float()  # as the kernel reads it
+        found = native.moments(x, labels.index, a, places, self.groups)
+        if found is None:
+            return None
+        n = count * len(range(*places.indices(math.prod(x.shape[2:]))))
+        return [statistics.moments_about(a.to(statistics.mean), n, *(part.to(statistics.mean) for part in found))]
 
     def _refuse(self, batches: int) -> None:
         if batches:

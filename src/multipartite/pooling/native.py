@@ -26,7 +26,7 @@ from multipartite.instance_ranking import Fold, as_channels_last, is_channels_la
 from multipartite.pooling.choose import Choice, uniform, uniform_like
 from multipartite.pooling.window import Window
 
-__all__ = ["available", "gather_max", "gathered", "handles", "pool", "pool_channels", "use"]
+__all__ = ["available", "gather_max", "gathered", "handles", "moments", "pool", "pool_channels", "use"]
 
 _POOL, _BACK, _CHANNELS = range(3)
 _BLIND, _ENERGY, _QUADRATIC, _INFORMATION, _GIVEN = range(5)
@@ -56,6 +56,16 @@ class _Job(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("x", "factor", "offset", "log_prior", "scores")),
         ("uniform", ctypes.c_void_p * 3),
         *((name, ctypes.c_void_p) for name in ("focus", "values", "chosen", "places", "grad", "grad_x")),
+    ]
+
+
+class _Sample(ctypes.Structure):
+    """The struct of the same name in kernels.c."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("images", "channels", "groups", "classes", "pixels", "first", "step")),
+        *((name, ctypes.c_int64) for name in ("channels_last", "threads")),
+        *((name, ctypes.c_void_p) for name in ("x", "labels", "origin", "sums", "gram")),
     ]
 
 
@@ -239,6 +249,40 @@ def pool_channels(
         kept.append(numbers)
         job.uniform[0] = numbers.data_ptr()
     return _pooled(x, job, window, out, _CHANNELS, places=training)
+
+
+def moments(x: Tensor, labels: Tensor, origin: Tensor, places: slice, groups: int) -> tuple[Tensor, Tensor] | None:
+    """Sum up pixels of a map, and their products, about an origin for every class; None where torch does it faster.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, C, *spatial)
+        Activations that :func:`handles` takes.
+    labels : Tensor of shape (N,)
+        Class indices.
+    origin : Tensor of shape (c, C)
+        Near the class means.
+    places : slice
+        Which of the pixels, in their flat order.
+
+    Returns
+    -------
+    Tensors of shape (c, C) and (groups, C // groups, C // groups), in float64
+    """
+    N, C = x.shape[:2]
+    d, c = C // groups, len(origin)
+    if d > _NARROW:
+        return None
+    pixels = math.prod(x.shape[2:])
+    first, _, step = places.indices(pixels)
+    sums, gram = (torch.zeros(size, dtype=torch.float64) for size in ((c, C), (groups, d, d)))
+    kept = [labels.long().contiguous(), origin.float().contiguous()]
+    sample = _Sample(N, C, groups, c, pixels, first, step, is_channels_last(x), min(torch.get_num_threads(), N))
+    sample.x, sample.labels, sample.origin = x.data_ptr(), kept[0].data_ptr(), kept[1].data_ptr()
+    sample.sums, sample.gram = sums.data_ptr(), gram.data_ptr()
+    library = _library()
+    assert library is not None
+    return (sums, gram) if library.multipartite_moments(ctypes.byref(sample)) else None
 
 
 def _pooled(
