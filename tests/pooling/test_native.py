@@ -89,11 +89,12 @@ def test_any_number_of_channels(channels, last):
         assert_same(x, mp.functional.stochastic_pool, 2, training=training)
 
 
-@pytest.mark.parametrize("rank", [1, 16, 17, 64, 70])
-def test_any_rank_of_the_factor(rank):
-    factor = torch.randn(1, 80, rank, generator=torch.Generator().manual_seed(1)) / 9
+@pytest.mark.parametrize("rank", [1, 8, 9, 10, 16, 17, 64, 70])
+@pytest.mark.parametrize("channels", [5, 8, 12, 20, 80])
+def test_any_rank_of_the_factor(rank, channels):
+    factor = torch.randn(1, channels, rank, generator=torch.Generator().manual_seed(1)) / 9
     for training in (False, True):
-        assert_same(maps(2, 80, last=True), mp.functional.multipartite_pool, factor, 3, 2, training=training)
+        assert_same(maps(2, channels, last=True), mp.functional.multipartite_pool, factor, 3, 2, training=training)
 
 
 @pytest.mark.parametrize("temperature", [0.3, 2.0])

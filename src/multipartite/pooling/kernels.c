@@ -267,18 +267,47 @@ typedef struct {
     i64 width;                          /* columns of the factor, a multiple of COLUMNS */
     float *factor, *offset, *log_prior; /* [groups, width / COLUMNS, d, COLUMNS], [groups, width], [width] */
     i64 *first;                         /* [groups, width / COLUMNS]: the first row that is not zero */
+    float *beyond;                      /* [groups, 2, d + LANES]: the columns beyond the eighth, where they are few */
 } fold;
+
+static int is_slim(const job *j) {
+    return j->scoring == QUADRATIC && (j->rank == 9 || j->rank == 10) && j->channels / j->groups >= LANES;
+}
 
 INLINE void rows_of(const float *y, i64 p, i64 pixels, i64 C, const float *rows[BLOCK]) {
     for (int b = 0; b < BLOCK; b++) rows[b] = y + least(p + b, pixels - 1) * C;
 }
 
+/* Sums of squares for a factor of nine or ten columns, as ten classes have: eight are a vector, and those beyond are
+ * products of rows. Twice BLOCK pixels. */
+INLINE void score_slim(const float *const x[2 * BLOCK], const float *factor, const float *beyond, i64 columns, i64 d,
+                       float to[2 * BLOCK]) {
+    lanes sum[2 * BLOCK];
+    for (int p = 0; p < 2 * BLOCK; p++) sum[p] = (lanes){0};
+    for (i64 c = 0; c < d; c++) {
+        lanes one = load(factor + c * COLUMNS);
+        for (int p = 0; p < 2 * BLOCK; p++) sum[p] += x[p][c] * one;
+    }
+    for (int p = 0; p < 2 * BLOCK; p++) sum[p] *= sum[p];
+    half one = totals(sum[0], sum[1], sum[2], sum[3]), two = totals(sum[4], sum[5], sum[6], sum[7]);
+    for (i64 k = 8; k < columns; k++, beyond += d + LANES) {
+        i64 c = 0;
+        for (int p = 0; p < 2 * BLOCK; p++) sum[p] = load(beyond + d) * load(x[p] + d - LANES); /* the last channels */
+        for (; c + LANES <= d; c += LANES)
+            for (int p = 0; p < 2 * BLOCK; p++) sum[p] += load(beyond + c) * load(x[p] + c);
+        half three = totals(sum[0], sum[1], sum[2], sum[3]), four = totals(sum[4], sum[5], sum[6], sum[7]);
+        one += three * three, two += four * four;
+    }
+    *(half *)to = one;
+    *(half *)(to + BLOCK) = two;
+}
+
 /* Scores [groups, pixels] of the map y [pixels, channels]; `work` holds (BLOCK + 1) * width numbers. */
 static void score(const job *j, const fold *f, const float *y, float *scores, float *work) {
     i64 pixels = volume(j->gathered), C = j->channels, d = C / j->groups, blocks = f->width / COLUMNS;
-    const float *rows[BLOCK];
+    const float *rows[2 * BLOCK];
     lanes sum[BLOCK][2];
-    float found[BLOCK];
+    float found[2 * BLOCK];
     for (i64 g = 0; g < j->groups; g++) {
         const float *part = y + g * d, *factor = f->factor + g * d * f->width, *offset = f->offset + g * f->width;
         const i64 *first = f->first + g * blocks;
@@ -288,6 +317,13 @@ static void score(const job *j, const fold *f, const float *y, float *scores, fl
                 rows_of(part, p, pixels, C, rows);
                 squares(rows, d, found);
                 for (int b = 0; b < BLOCK && p + b < pixels; b++) to[p + b] = found[b];
+            }
+        else if (j->scoring == QUADRATIC && is_slim(j))
+            for (i64 p = 0; p < pixels; p += 2 * BLOCK) {
+                rows_of(part, p, pixels, C, rows);
+                rows_of(part, p + BLOCK, pixels, C, rows + BLOCK);
+                score_slim(rows, factor, f->beyond + g * 2 * (d + LANES), j->rank, d, found);
+                for (int b = 0; b < 2 * BLOCK && p + b < pixels; b++) to[p + b] = found[b];
             }
         else if (j->scoring == QUADRATIC)
             for (i64 k = 0; k < blocks; k++) /* the columns stay in the cache while the pixels pass */
@@ -316,11 +352,19 @@ static void score(const job *j, const fold *f, const float *y, float *scores, fl
 static int make_fold(const job *j, fold *f) {
     i64 G = j->groups, d = j->channels / G, r = j->rank, blocks = (r + COLUMNS - 1) / COLUMNS;
     f->width = blocks * COLUMNS;
-    f->first = calloc(1, G * blocks * sizeof(i64) + (G * d * f->width + (G + 1) * f->width) * sizeof(float) + 1);
+    i64 numbers = G * d * f->width + (G + 1) * f->width + G * 2 * (d + LANES);
+    f->first = calloc(1, G * blocks * sizeof(i64) + numbers * sizeof(float));
     if (!f->first) return 0;
     f->factor = (float *)(f->first + G * blocks);
     f->offset = f->factor + G * d * f->width;
     f->log_prior = f->offset + G * f->width;
+    f->beyond = f->log_prior + f->width;
+    for (i64 i = 0; is_slim(j) && i < G * d; i++)
+        for (i64 k = 8; k < r; k++) { /* channels that fill no vector come once more at the end, the others there as zero */
+            float *row = f->beyond + (i / d * 2 + k - 8) * (d + LANES), value = j->factor[i * r + k];
+            i64 c = i % d;
+            row[c < d / LANES * LANES ? c : c + LANES] = value;
+        }
     for (i64 g = 0; g < G; g++)
         for (i64 k = 0; k < blocks; k++) {
             float *block = f->factor + (g * blocks + k) * d * COLUMNS;
@@ -576,35 +620,34 @@ static void expect(const job *j, const float *y, const float *scores, float scal
             }
 }
 
-/* Add `count` channels of a line of pixels, times a weight. */
-static void add_line(float *to, const float *from, float weight, i64 pixels, i64 C, i64 count) {
-    if (count == C)
-        add(to, from, weight, pixels * C);
-    else
-        for (i64 p = 0; p < pixels; p++) add(to + p * C, from + p * C, weight, count);
-}
-
 /* R x along one axis, with R[k, i] = m |[F_(i-1), F_i] cut with [k/m, (k+1)/m]|, for `count` of C channels. */
-static void mix(const float *x, float *y, const double *F, i64 outer, i64 n, i64 m, i64 pixels, i64 C, i64 count) {
-    i64 line = pixels * C;
-    for (i64 o = 0; o < outer; o++, x += n * line, y += m * line) {
-        i64 first = 0; /* the first line that reaches into the stratum */
-        for (i64 k = 0; k < m; k++) {
-            float *to = y + k * line;
-            for (i64 p = 0; p < pixels; p++) memset(to + p * C, 0, count * sizeof(float));
-            while (first < n - 1 && F[first] * m <= k) first++;
-            for (i64 i = first; i < n; i++) {
-                double low = i ? F[i - 1] * m : 0, high = F[i] * m;
-                if (low >= k + 1) break;
-                double part = (high < k + 1 ? high : k + 1) - (low > k ? low : k);
-                if (part > 0) add_line(to, x + i * line, (float)part, pixels, C, count);
-            }
+static void mix(const float *x, float *y, const double *F, i64 outer, i64 n, i64 m, i64 pixels, i64 C, i64 count,
+                i64 *lines, float *weights) {
+    i64 line = pixels * C, first = 0; /* the first line that reaches into the stratum */
+    for (i64 k = 0; k < m; k++) {
+        i64 found = 0;
+        while (first < n - 1 && F[first] * m <= k) first++;
+        for (i64 i = first; i < n; i++) {
+            double low = i ? F[i - 1] * m : 0, high = F[i] * m;
+            if (low >= k + 1) break;
+            lines[found] = i * line;
+            weights[found++] = (float)((high < k + 1 ? high : k + 1) - (low > k ? low : k));
+        }
+        for (i64 o = 0; o < outer; o++) {
+            const float *from = x + o * n * line;
+            float *to = y + (o * m + k) * line;
+            if (count == C)
+                EACH_VECTOR(line, blend, from, lines, weights, found, to);
+            else
+                for (i64 p = 0; p < pixels; p++)
+                    EACH_VECTOR(count, blend, from + p * C, lines, weights, found, to + p * C);
         }
     }
 }
 
 /* What lines keep on average; `spare` holds two maps. */
-static void expect_lines(const job *j, const float *y, const float *scores, float *values, float *spare, double *F) {
+static void expect_lines(const job *j, const float *y, const float *scores, float *values, float *spare, i64 *lines,
+                         float *weights, double *F) {
     i64 C = j->channels, d = C / j->groups, n = volume(j->gathered), *whole = (i64 *)j->whole;
     int last = whole[2] ? (whole[1] ? (whole[0] ? -1 : 0) : 1) : 2;
     if (last < 0) {
@@ -620,7 +663,7 @@ static void expect_lines(const job *j, const float *y, const float *scores, floa
             for (int a = 0; a < 3; a++) *(a < axis ? &outer : &pixels) *= a == axis ? 1 : size[a];
             float *to = (axis == last ? values : spare + (axis % 2) * n * C) + g * d;
             shares(j, scores + g * n, axis, j->focus[g], F);
-            mix(from, to, F, outer, size[axis], m, pixels, C, d);
+            mix(from, to, F, outer, size[axis], m, pixels, C, d, lines, weights);
             size[axis] = m;
             from = to;
         }
@@ -650,7 +693,7 @@ static int make_desk(const job *j, const fold *f, desk *t) {
     i64 rows = j->size[0] * j->size[1] * j->gathered[2] + j->size[0] * j->gathered[1] * j->gathered[2];
     i64 spare = most(most(rows, 2 * m), o) * C, width = f ? (BLOCK + 1) * f->width : 0;
     i64 size = (places + lines + look + cells) * sizeof(i64) + lines * sizeof(double) +
-               (n * C + m * C + spare + m * j->groups + width + 2 * places + o * C) * sizeof(float);
+               (n * C + m * C + spare + m * j->groups + width + 2 * places + lines + o * C) * sizeof(float);
     if (size > room.size) {
         free(room.memory);
         room.memory = malloc(size);
@@ -667,7 +710,7 @@ static int make_desk(const job *j, const fold *f, desk *t) {
     t->spare = (float *)p, p += spare * sizeof(float);
     t->scores = (float *)p, p += m * j->groups * sizeof(float);
     t->work = (float *)p, p += width * sizeof(float);
-    t->weights = (float *)p, p += places * sizeof(float);
+    t->weights = (float *)p, p += (places + lines) * sizeof(float);
     t->which = (int32_t *)p, p += places * sizeof(int32_t);
     t->values = (float *)p;
     measure(&j->look, j->size, t->look);
@@ -702,7 +745,7 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
     if (j->choice == EXPECTATION) {
         expect(j, y, scores, scale, values, t->cells, t->pixels, t->which, t->weights);
     } else if (j->choice == EXPECTED_LINES) {
-        expect_lines(j, y, scores, values, t->spare, t->F);
+        expect_lines(j, y, scores, values, t->spare, t->pixels, t->weights, t->F);
     } else if (j->choice != WHOLE) {
         int32_t *chosen = j->chosen + image * j->groups * o;
         for (i64 g = 0; g < j->groups; g++)

@@ -113,11 +113,11 @@ def use(used: bool) -> Iterator[None]:
 def handles(x: Tensor, window: Window) -> bool:
     """Whether the kernel can pool x (N, C, *spatial): float32 on a CPU, in one of two layouts, outside of any graph."""
     return (
-        type(x) in (Tensor, torch.nn.Parameter)
+        not torch.compiler.is_compiling()
+        and type(x) in (Tensor, torch.nn.Parameter)
         and x.dtype == torch.float32
         and x.device.type == "cpu"
         and x.numel() > 0
-        and not torch.compiler.is_compiling()
         and available()
         and math.prod(window.kernel_size) < _NOWHERE
         and (x.is_contiguous() or is_channels_last(x))
