@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import shlex
@@ -38,8 +39,10 @@ class KernelHook(BuildHookInterface):
             return None
         target = SOURCE.with_name(f"kernels-{name}.so")
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[:1]
+        digest = hashlib.sha256((Path(self.root) / SOURCE).read_bytes()).hexdigest()
         for threads in (["-fopenmp"], ["-Wno-unknown-pragmas"]):
-            command = [*compiler, *FLAGS, *flags, *threads, str(SOURCE), "-o", str(target), "-lm"]
+            options = [*FLAGS, f'-DDIGEST="{digest}"', *flags, *threads]
+            command = [*compiler, *options, str(SOURCE), "-o", str(target), "-lm"]
             try:
                 if subprocess.run(command, cwd=self.root, capture_output=True, check=False).returncode == 0:
                     return target

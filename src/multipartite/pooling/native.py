@@ -9,6 +9,7 @@ environment, or :func:`use`, leaves it out.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -76,12 +77,11 @@ def _library() -> ctypes.CDLL | None:
     path = Path(__file__).with_name(f"kernels-{'avx2' if wide else 'default'}.so")
     try:
         library = ctypes.CDLL(str(path))  # torch has loaded the OpenMP that it asks for
-    except OSError:
+    except OSError:  # nothing was compiled
         return None
-    library.multipartite_job_size.restype = ctypes.c_int64
-    library.multipartite_run.argtypes = [ctypes.POINTER(_Job), ctypes.c_int]
-    same = library.multipartite_job_size() == ctypes.sizeof(_Job)  # else it was compiled for another version
-    return library if same else None
+    library.multipartite_digest.restype = ctypes.c_char_p
+    digest = hashlib.sha256(Path(__file__).with_name("kernels.c").read_bytes()).hexdigest()
+    return library if library.multipartite_digest() == digest.encode() else None  # compiled from another source
 
 
 _used = os.environ.get("MULTIPARTITE_NATIVE", "1") != "0"
