@@ -143,19 +143,14 @@ def _pool(
     """Gather and choose, for a batch (N, C, *spatial); `focus` is asked for after `learn`, which may teach it."""
     plain = how in (None, "max") and choice.assignment != "soft" and not return_indices
     if plain and native.handles(x, window):
-        cells, size, out, whole = _steps_of(window, how, tuple(x.shape[2:]))
+        steps = _steps_of(window, how is not None, tuple(x.shape[2:]))
         look = _as_it_is if how is None else partial(native.gathered, window=window)
         folded = None if choice.blind else learn(x.detach(), look)[2]
         pooled = native.pool(
             x,
-            window,
-            cells,
-            size,
-            out,
-            gathers=how is not None,
+            steps,
             choice=choice,
             focus=focus(),
-            whole=whole,
             fold=folded,
             groups=groups,
             training=training,
@@ -168,14 +163,7 @@ def _pool(
     return _pool_by_operations(x, *rest) if at_once else by_images(lambda part: _pool_by_operations(part, *rest), x)
 
 
-@lru_cache(maxsize=256)
-def _steps_of(
-    window: Window, how: str | None, spatial: tuple[int, ...]
-) -> tuple[Window, tuple[int, ...], tuple[int, ...], list[bool]]:
-    """Cells in which one pixel stays, sizes of the scored map and of the output, and axes without a choice."""
-    cells = window if how is None else window.cells
-    size = spatial if how is None else window.gathered_size(spatial)
-    return cells, size, window.out_size(spatial), [how is not None and s == 1 for s in window.stride]
+_steps_of = lru_cache(maxsize=256)(native.Steps.of)
 
 
 def _learned_already(folded: Fold | None, x: Tensor, look: Look) -> Sight:
@@ -379,7 +367,7 @@ class _MultipartitePool(SupervisedLayer):
         """Learn from the map, where there is something to learn; then say what scores a pixel of it."""
         if self.learns and (self.training or self.fitting):
             if look is not _as_it_is and self.passes_over():  # the map need not be held whole
-                size = _steps_of(self.window, self.gather, tuple(x.shape[2:]))[1]
+                size = _steps_of(self.window, True, tuple(x.shape[2:])).scored
                 self.observe(x.new_zeros(()).expand(*x.shape[:2], *size))
             else:
                 x, look = look(x), _as_it_is

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ from multipartite.instance_ranking import Fold, as_channels_last, is_channels_la
 from multipartite.pooling.choose import Choice, uniform, uniform_like
 from multipartite.pooling.window import Window
 
-__all__ = ["available", "gather_max", "gathered", "handles", "moments", "pool", "pool_channels", "use"]
+__all__ = ["Steps", "available", "gather_max", "gathered", "handles", "moments", "pool", "pool_channels", "use"]
 
 _POOL, _BACK, _CHANNELS = range(3)
 _BLIND, _ENERGY, _QUADRATIC, _INFORMATION, _GIVEN = range(5)
@@ -128,6 +128,43 @@ def handles(x: Tensor, window: Window) -> bool:
     )
 
 
+class Steps(NamedTuple):
+    """Which pixels are looked at, which map is scored, and what stays of it.
+
+    Attributes
+    ----------
+    window, gathers
+        In whose places the maximum is gathered at stride one, and whether it is.
+    cells : Window
+        In which one pixel of the scored map stays.
+    scored, out : tuple of int
+        Spatial sizes of the scored map and of the output.
+    whole : tuple of bool
+        Axes that keep all their lines.
+    """
+
+    window: Window
+    gathers: bool
+    cells: Window
+    scored: tuple[int, ...]
+    out: tuple[int, ...]
+    whole: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, window: Window, gathers: bool, spatial: tuple[int, ...]) -> Steps:
+        """Make the steps of a pooling, for maps of the size `spatial`.
+
+        Examples
+        --------
+        >>> Steps.of(Window.of(2, dims=1), True, (8,)).scored
+        (7,)
+        """
+        cells = window.cells if gathers else window
+        scored = window.gathered_size(spatial) if gathers else spatial
+        whole = tuple(gathers and s == 1 for s in window.stride)  # the stride leaves no choice
+        return cls(window, gathers, cells, scored, window.out_size(spatial), whole)
+
+
 @dataclass
 class Picks:
     """What the kernel picked.
@@ -150,15 +187,10 @@ class Picks:
 
 def pool(
     x: Tensor,
-    window: Window,
-    cells: Window,
-    gathered: tuple[int, ...],
-    out: tuple[int, ...],
+    steps: Steps,
     *,
-    gathers: bool,
     choice: Choice,
     focus: float | Tensor,
-    whole: Sequence[bool],
     fold: Fold | None,
     groups: int,
     training: bool,
@@ -168,22 +200,19 @@ def pool(
 
     Parameters
     ----------
-    window : Window
-        In whose places the maximum is gathered, if `gathers`.
-    cells : Window
-        In which one pixel stays, of the map of `gathered` pixels.
-    choice, focus, whole
-        What becomes of the scored map, and for lines how far they follow the scores and which axes keep all of them.
+    choice, focus
+        What becomes of the scored map, and for lines how far they follow the scores.
     fold : Fold or None
         What scores a pixel; None by its energy.
     """
-    job, kept = _job(x, window, cells, gathered, out, gathers, groups), [x]
-    _score_by(fold, x.detach(), job, choice, window if gathers else None, kept)
+    out = steps.out
+    job, kept = _job(x, steps, groups), [x]
+    _score_by(fold, x.detach(), job, choice, steps, kept)
     picks = choice.assignment == "hard" or (training and choice.draws)
     if choice.assignment == "lines":
         job.choice = _DRAW_LINES if picks else _EXPECTED_LINES
         job.focus = _kept(focus if isinstance(focus, Tensor) else _same(float(focus), groups), kept)
-        for axis, (m, stays) in enumerate(zip(out, whole, strict=True), start=3 - len(out)):
+        for axis, (m, stays) in enumerate(zip(out, steps.whole, strict=True), start=3 - len(out)):
             job.whole[axis] = stays
             if picks and not stays:
                 job.uniform[axis] = _kept(uniform((len(x), groups, m), x, generator), kept)
@@ -192,12 +221,10 @@ def pool(
         job.power = 1 / choice.temperature
         if job.choice == _DRAW:
             job.uniform[0] = _kept(uniform((len(x), groups, *out), x, generator), kept)
-    return _pooled(x, job, window, out, _POOL, chosen=picks, places=picks and gathers)
+    return _pooled(x, job, steps, _POOL, chosen=picks, places=picks and steps.gathers)
 
 
-def _score_by(
-    fold: Fold | None, x: Tensor, job: _Job, choice: Choice, window: Window | None, kept: list[Tensor]
-) -> None:
+def _score_by(fold: Fold | None, x: Tensor, job: _Job, choice: Choice, steps: Steps, kept: list[Tensor]) -> None:
     """Say what scores a pixel; a factor that is wide, or of a form of its own, multiplies by torch's operations."""
     if choice.blind:
         job.scoring = _BLIND
@@ -212,7 +239,7 @@ def _score_by(
                 setattr(job, name, _kept(part, kept))
     else:
         job.scoring = _GIVEN
-        y = x if window is None else gather_max(x, window, tuple(job.gathered)[3 - window.dims :])
+        y = gather_max(x, steps.window, steps.scored) if steps.gathers else x
         if y is not None:
             scores = score_map(y, fold, groups=job.groups, ordinal=choice.assignment == "hard")
             job.scores = _kept(scores, kept)
@@ -220,9 +247,10 @@ def _score_by(
 
 def gather_max(x: Tensor, window: Window, gathered: tuple[int, ...]) -> Tensor | None:
     """Maximum of the window around every pixel, without a gradient; None where numbers are not finite."""
-    job = _job(x, window, window, gathered, gathered, True, 1)
+    steps = Steps(window, True, window, gathered, gathered, ())
+    job = _job(x, steps, 1)
     job.choice = _WHOLE
-    return _pooled(x.detach(), job, window, gathered, _POOL)
+    return _pooled(x.detach(), job, steps, _POOL)
 
 
 def gathered(x: Tensor, window: Window) -> Tensor:
@@ -243,12 +271,13 @@ def pool_channels(
     x: Tensor, window: Window, out: tuple[int, ...], *, training: bool, generator: torch.Generator | None
 ) -> Tensor | None:
     """Pool channel by channel after Zeiler and Fergus; None where numbers are not finite."""
-    job, kept = _job(x, window, window, tuple(x.shape[2:]), out, True, 1), [x]
+    steps = Steps(window, True, window, tuple(x.shape[2:]), out, ())
+    job, kept = _job(x, steps, 1), [x]
     if training:
         numbers = uniform_like(_empty(x, out), generator)
         kept.append(numbers)
         job.uniform[0] = numbers.data_ptr()
-    return _pooled(x, job, window, out, _CHANNELS, places=training)
+    return _pooled(x, job, steps, _CHANNELS, places=training)
 
 
 def moments(x: Tensor, labels: Tensor, origin: Tensor, places: slice, groups: int) -> tuple[Tensor, Tensor] | None:
@@ -286,9 +315,10 @@ def moments(x: Tensor, labels: Tensor, origin: Tensor, places: slice, groups: in
 
 
 def _pooled(
-    x: Tensor, job: _Job, window: Window, out: tuple[int, ...], what: int, *, chosen: bool = False, places: bool = False
+    x: Tensor, job: _Job, steps: Steps, what: int, *, chosen: bool = False, places: bool = False
 ) -> Tensor | None:
     """Run the kernel, and tie its picks to x where a gradient will be asked for."""
+    out = steps.out
     picks = Picks(job, _empty(x, out))
     job.values = picks.values.data_ptr()
     followed = x.requires_grad and torch.is_grad_enabled()
@@ -303,7 +333,7 @@ def _pooled(
     job.x = x.data_ptr()
     if not _run(job, what):
         return None
-    return _Picked.apply(x, picks, window) if followed else picks.values  # type: ignore[no-untyped-call]
+    return _Picked.apply(x, picks, steps) if followed else picks.values  # type: ignore[no-untyped-call]
 
 
 def _run(job: _Job, what: int) -> bool:
@@ -317,16 +347,16 @@ class _Picked(torch.autograd.Function):
     """Numbers that were picked out of x; the gradient of each goes to where it came from."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, picks: Picks, window: Window) -> Tensor:
+    def forward(ctx: Any, x: Tensor, picks: Picks, steps: Steps) -> Tensor:
         ctx.save_for_backward(picks.chosen, picks.places)
-        ctx.job, ctx.window, ctx.shape = picks.job, window, x.shape
+        ctx.job, ctx.steps, ctx.shape = picks.job, steps, x.shape
         return picks.values
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         chosen, places = ctx.saved_tensors
         if torch.is_grad_enabled():  # torch's operations know the gradient of this gradient too
-            return _sent_back(grad, chosen, places, ctx.shape, ctx.window, ctx.job), None, None
+            return _sent_back(grad, chosen, places, ctx.shape, ctx.steps), None, None
         job = _Job.from_buffer_copy(ctx.job)
         if job.channels_last:
             grad = as_channels_last(grad)
@@ -341,20 +371,17 @@ class _Picked(torch.autograd.Function):
         return sent, None, None
 
 
-def _sent_back(
-    grad: Tensor, chosen: Tensor | None, places: Tensor | None, shape: torch.Size, window: Window, job: _Job
-) -> Tensor:
+def _sent_back(grad: Tensor, chosen: Tensor | None, places: Tensor | None, shape: torch.Size, steps: Steps) -> Tensor:
     """Sum grad (N, C, *out) into zeros of `shape`, by torch's operations."""
-    spatial, out = tuple(shape[2:]), tuple(grad.shape[2:])
+    spatial, window = tuple(shape[2:]), steps.window
     if places is None:
         assert chosen is not None
         origin = chosen.long().repeat_interleave(shape[1] // chosen.shape[1], 1)
     else:
-        starts = window.starts(spatial, out, grad.device).expand(*grad.shape[:1], 1, *out)
+        starts = window.starts(spatial, steps.out, grad.device).expand(len(grad), 1, *steps.out)
         if chosen is not None:
             still = replace(window, stride=(1,) * window.dims)
-            size = tuple(job.gathered)[3 - window.dims :]
-            starts = still.starts(spatial, size, grad.device).flatten()[chosen.long()]
+            starts = still.starts(spatial, steps.scored, grad.device).flatten()[chosen.long()]
         starts = starts.repeat_interleave(shape[1] // starts.shape[1], 1)
         reached = places != _NOWHERE
         offsets = window.offsets(spatial, grad.device)[torch.where(reached, places, 0).long()]
@@ -364,34 +391,15 @@ def _sent_back(
     return zeros.scatter_add(2, origin.flatten(2), grad.flatten(2)).reshape(shape)
 
 
-def _job(
-    x: Tensor,
-    window: Window,
-    cells: Window,
-    gathered: tuple[int, ...],
-    out: tuple[int, ...],
-    gathers: bool,
-    groups: int,
-) -> _Job:
+def _job(x: Tensor, steps: Steps, groups: int) -> _Job:
     """Make a job for maps like x."""
-    return _Job.from_buffer_copy(
-        _sizes(tuple(x.shape), is_channels_last(x), window, cells, gathered, out, gathers, groups)
-    )
+    return _Job.from_buffer_copy(_sizes(tuple(x.shape), is_channels_last(x), steps, groups))
 
 
 @lru_cache(maxsize=256)
-def _sizes(
-    shape: tuple[int, ...],
-    channels_last: bool,
-    window: Window,
-    cells: Window,
-    gathered: tuple[int, ...],
-    out: tuple[int, ...],
-    gathers: bool,
-    groups: int,
-) -> _Job:
+def _sizes(shape: tuple[int, ...], channels_last: bool, steps: Steps, groups: int) -> _Job:
     """All of a job that follows from the shape of the map; axes that a map has not are of length 1 and keep it."""
-    missing = 3 - len(out)
+    missing = 3 - len(steps.out)
 
     def triple(numbers: Sequence[int], fill: int) -> Any:
         return _Triple(*(fill,) * missing, *numbers)
@@ -401,9 +409,9 @@ def _sizes(
         return _Window(*sizes)
 
     job = _Job(images=shape[0], channels=shape[1], groups=groups)
-    job.size, job.gathered, job.out = triple(shape[2:], 1), triple(gathered, 1), triple(out, 1)
-    job.look, job.cells = as_window(window), as_window(cells)
-    job.gathers, job.channels_last, job.whole = gathers, channels_last, triple((0,) * len(out), 1)
+    job.size, job.gathered, job.out = triple(shape[2:], 1), triple(steps.scored, 1), triple(steps.out, 1)
+    job.look, job.cells = as_window(steps.window), as_window(steps.cells)
+    job.gathers, job.channels_last, job.whole = steps.gathers, channels_last, triple((0,) * len(steps.out), 1)
     return job
 
 
