@@ -27,6 +27,7 @@ from multipartite.experiments.run.store import Summary
 from multipartite.words import Places
 
 DATASETS, NETWORK = ("background-mnist", "cluttered-mnist"), "lenet"
+SEEDS = 5
 LINES = "multipartite:assignment=lines,focus=0"
 FOCUS = ("0.5", "auto", "0.75", "0.25")
 SCORES = ("information", "kl", "energy")
@@ -84,16 +85,21 @@ def pages(out: Path) -> Iterator[str]:
 
 def table(runs: Mapping[str, Runs]) -> Iterator[str]:
     """Give a row a setting, the lowest validation error first."""
-    yield from ["", "| setting | validation | test | minus max | minus uniform lines |", "|---|---:|---:|---:|---:|"]
+    yield from ["", "| setting | seeds | validation | test | minus max | minus uniform lines |"]
+    yield "|---|---:|---:|---:|---:|---:|"
     for word in sorted(runs, key=lambda word: validation(runs[word])):
         versus = [minus(runs, word, other) for other in ("max", LINES)]
         parts = (estimate(list(part.values())) for part in (errors(runs[word], "validation"), errors(runs[word])))
-        yield f"| `{word.replace('|', chr(92) + '|')}` | {' | '.join(map(str, parts))} | {' | '.join(versus)} |"
+        shown = word.replace("|", "\\|")
+        yield f"| `{shown}` | {len(runs[word])} | {' | '.join(map(str, parts))} | {' | '.join(versus)} |"
 
 
 def labels(runs: Mapping[str, Runs]) -> Iterator[str]:
     """Tell what labels add: every kind of score, as validation sets it, against energy and uniform."""
-    yield from ["", "What labels add, each kind of score with the setting that validation chooses for it:", ""]
+    runs = {word: found for word, found in runs.items() if len(found) >= SEEDS}
+    yield ""
+    yield f"What labels add, each kind of score as validation sets it, of the settings with {SEEDS} seeds:"
+    yield ""
     yield from ["| | score | chosen | test | minus energy | minus uniform |", "|---|---|---|---:|---:|---:|"]
     draws = {score: [word] for score, word in DRAWS.items()}
     lines = {score: focused(score) for score in SCORES}
@@ -143,7 +149,7 @@ Made by `benchmarks/two_steps.py` out of the runs in `results/background-mnist-l
 `results/cluttered-mnist-lenet`. LeNet pools twice; `word|word` gives the first layer uniform lines and the second what
 it says. Settings are chosen by validation error, never by test error. `multipartite` alone gathers the maximum and
 draws by `kl`; `temperature=inf` and `focus=0` are uniform; `energy` is the same without labels. `focus=auto` with
-`energy` would be uniform, since nothing is learned. A setting that a table lacks has not been run there yet.
+`energy` would be uniform, since nothing is learned. Rows with fewer than five seeds wait for the others.
 """.splitlines()
 
 
@@ -155,7 +161,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="write the tables of all data sets here")
     parser.add_argument("--limit", type=int, default=5000)
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=2)
     chosen = parser.parse_args()
     if chosen.dataset:

@@ -28,6 +28,12 @@ def test_the_best_its_margin_and_the_support_of_the_seeds_are_named():
     assert headline(rows_of(errors)) == expected
 
 
+def test_a_margin_is_of_the_seeds_that_both_have_as_its_interval_is():
+    errors = {"max": [5.0, 6.0, 7.0, 9.0, 9.0], "stochastic": [4.5, 5.4, 6.5]}
+    assert "0.53 points below max (95% interval -0.68 to -0.39" in said(errors)[0]
+    assert "0.53 points below max" in headline(rows_of(errors))
+
+
 def test_seeds_that_disagree_do_not_settle_it():
     errors = {"max": [5.0, 6.0, 7.0], "average": [6.0, 5.0, 6.9]}
     assert said(errors)[0].startswith("Best: average")

@@ -37,7 +37,7 @@ def headline(rows: Sequence[Row]) -> str:
         worth = plain.doubt if plain else "no seed in common"
     else:
         worth = "the seeds support it" if corrected and corrected.settled else "the seeds do not settle it"
-    return f"{words}: {rival.test.mean - first.test.mean:.2f} points below {rival.pooling}, {worth}"
+    return f"{words}: {_gap(first, rival, plain):.2f} points below {rival.pooling}, {worth}"
 
 
 def best(rows: Sequence[Row]) -> str:
@@ -51,9 +51,14 @@ def best(rows: Sequence[Row]) -> str:
         if row.test.mean == first.test.mean:
             margins.append(f"level with {row.pooling}")
             continue
-        worth = support(*_margin(first, others, row))
-        margins.append(f"{row.test.mean - first.test.mean:.2f} points below {row.pooling} ({worth})")
+        plain, corrected = _margin(first, others, row)
+        margins.append(f"{_gap(first, row, plain):.2f} points below {row.pooling} ({support(plain, corrected)})")
     return f"{words}, {'; '.join(margins)}."
+
+
+def _gap(first: Row, rival: Row, paired: Difference | None) -> float:
+    """Points between the best and a rival over the seeds that both have, as the interval is; else over all."""
+    return -paired.mean if paired is not None and paired.mean < 0 else rival.test.mean - first.test.mean
 
 
 def _margin(first: Row, others: Sequence[Row], rival: Row) -> tuple[Difference | None, Difference | None]:
