@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -49,7 +50,7 @@ def error_figure(rows: Sequence[Row]) -> bytes:
         axes.plot(row.test.values, [place] * row.test.n, "o", color=colour, alpha=0.3, markersize=4)
         axes.plot(row.train.mean, place, "o", color=colour, fillstyle="none", markersize=9)
         axes.plot(row.test.mean, place, "o", color=colour, markersize=9)
-    axes.set_yticks(range(len(rows)), [_plain(row.pooling) for row in rows])
+    axes.set_yticks(range(len(rows)), [_broken(row.pooling) for row in rows], fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel("error, %: training (ring) to test (disc); small dots are seeds")
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -63,7 +64,7 @@ def curve_figure(drawn: Sequence[Curve]) -> bytes:
 
     poolings = list(dict.fromkeys(curve.pooling for curve in drawn))
     metrics = list(dict.fromkeys(curve.metric for curve in drawn))
-    figure = Figure(figsize=(4.4 * len(metrics), 4.4), layout="constrained")
+    figure = Figure(figsize=(4.4 * len(metrics), 3.8 + 0.1 * len(poolings)), layout="constrained")
     for axes, metric in zip(figure.subplots(1, len(metrics)), metrics, strict=True):
         for curve in (curve for curve in drawn if curve.metric == metric):
             colour = _colour(poolings.index(curve.pooling))
@@ -79,7 +80,8 @@ def curve_figure(drawn: Sequence[Curve]) -> bytes:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    columns = 3 if max(map(len, labels), default=0) < 60 else 2
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
     return _png(figure)
 
 
@@ -110,7 +112,7 @@ def rank_figure(ranks: Mapping[str, Sequence[float]], critical: float, groups: S
     for number, (first, last) in enumerate(groups):
         line = -above + 0.35 + 0.28 * number
         axes.plot([means[first] - 0.04, means[last] + 0.04], [line, line], color="black", linewidth=4)
-    axes.set_yticks(range(k), [_plain(pooling) for pooling in ranks])
+    axes.set_yticks(range(k), [_broken(pooling) for pooling in ranks], fontsize=8)
     axes.set(xlim=(0.9, k + 0.1), ylim=(k - 0.5, -above), xticks=range(1, k + 1))
     axes.xaxis.tick_top()
     axes.set_title(f"mean rank; the critical difference is {critical:.2f}", fontsize=10)
@@ -145,6 +147,25 @@ def _colour(place: int) -> str:
 
 def _plain(text: str) -> str:
     return text.replace("$", r"\$")  # no mathematics in names
+
+
+def _broken(text: str, width: int = 40) -> str:
+    """Break a long name into lines: where another place of the network begins, and between options.
+
+    Examples
+    --------
+    >>> print(_broken("max|multipartite:assignment=lines,criterion=energy,focus=0.5"))
+    max|
+    multipartite:assignment=lines,
+    criterion=energy,focus=0.5
+    """
+    lines: list[str] = []
+    for part in re.findall(r"[^|,]+[|,]?", _plain(text)):
+        if lines and len(lines[-1] + part) <= width and not lines[-1].endswith("|"):
+            lines[-1] += part
+        else:
+            lines.append(part)
+    return "\n".join(lines)
 
 
 def _png(figure: object) -> bytes:
