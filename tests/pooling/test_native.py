@@ -251,13 +251,42 @@ def test_a_layer_learns_the_same(channels, groups, last, max_rows):
     assert layers[0].steps == layers[1].steps == 3
 
 
-def test_a_batch_that_is_not_finite_is_refused():
-    layer = mp.MultipartitePool2d(2, num_classes=3, learn_every=1)
+@pytest.mark.parametrize("gather", [None, "max"])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize(("window", "ceil_mode"), [*((w, False) for w in WINDOWS), ((3, 2, 1, 1), True)])
+def test_a_layer_learns_the_same_from_any_window(window, ceil_mode, dims, last, gather):
+    layers = [
+        getattr(mp, f"MultipartitePool{dims}d")(*window, ceil_mode=ceil_mode, num_classes=3, gather=gather, max_rows=50)
+        for _ in range(2)
+    ]
+    for step in range(8):  # a class is new in the sixth batch, which is learned from
+        x, labels = maps(dims, images=6, last=last, seed=step) + 100, torch.arange(6) % (2 + (step > 4))
+        for layer, used in zip(layers, (True, False), strict=True):
+            with native.use(used), mp.supervise(labels):
+                layer(x)
+    ours, theirs = (layer.statistics for layer in layers)
+    assert_close(ours.count, theirs.count)
+    assert_close(ours.mean, theirs.mean, rtol=1e-6, atol=1e-5)
+    assert_close(ours.within, theirs.within, rtol=1e-4, atol=1e-4)
+
+
+def test_learning_makes_no_map_whole(monkeypatch):
+    monkeypatch.setattr("multipartite.pooling.gather.Seen.whole", None)
+    layer = mp.MultipartitePool2d(2, num_classes=3)
+    with mp.supervise(torch.arange(12) % 3):
+        layer(maps(2, images=12, last=True))
+    assert layer.steps == 1
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_batch_that_is_not_finite_is_refused(value):
+    layer = mp.MultipartitePool2d(1, num_classes=3, learn_every=1)
     x, labels = maps(2, images=12, last=True).relu(), torch.arange(12) % 3
     with mp.supervise(labels):
         layer(x)
         before = layer.statistics.scatter.clone()
-        x[3, 4, 5, 6] = math.inf
+        x[3, 4, 5, 6] = value
         with pytest.warns(mp.errors.MultipartiteWarning, match="refused a batch"):
             layer(x)
     assert torch.equal(layer.statistics.scatter, before)

@@ -914,79 +914,219 @@ const char *multipartite_digest(void) { return DIGEST; }
 
 /* Statistics */
 
-typedef struct {
-    i64 images, channels, groups, classes, pixels, first, step, channels_last, threads;
-    const float *x;      /* images */
-    const i64 *labels;   /* [images] */
-    const float *origin; /* [classes, channels] */
-    double *sums;        /* [classes, channels]: of the rows about the origin of their class */
-    double *gram;        /* [groups, d, d]: of their products */
-} sample;
+#define ROWS 128 /* pixels whose products are summed at a time */
 
-/* Add the products of BLOCK rows z [BLOCK, width] to the upper triangle of a Gram matrix [d, width]. */
-INLINE void add_products(const float *z, i64 d, i64 width, float *gram) {
-    const float *z1 = z + width, *z2 = z1 + width, *z3 = z2 + width;
-    for (i64 r = 0; r < d; r++)
-        for (i64 c = r / LANES * LANES; c < width; c += LANES) {
-            lanes sum = load(gram + r * width + c) + z[r] * load(z + c) + z1[r] * load(z1 + c);
-            store(gram + r * width + c, sum + z2[r] * load(z2 + c) + z3[r] * load(z3 + c));
+typedef struct {
+    i64 images, channels, groups, classes;
+    i64 size[3], gathered[3]; /* of the map, and of the map that is learned from */
+    window look;              /* around every pixel at stride one */
+    i64 gathers, channels_last, first, step, threads;
+    const float *x;                 /* images */
+    const i64 *labels;              /* [images] */
+    double kept;                    /* share of what was seen before that still counts */
+    double *count, *mean, *scatter; /* [classes], [classes, channels], [groups, d, d] */
+} lesson;
+
+/* Add rows z [rows, width]. */
+static void add_rows(const float *z, i64 rows, i64 width, float *sum) {
+    for (i64 c = 0; c < width; c += COLUMNS) {
+        lanes one = load(sum + c), two = load(sum + c + LANES);
+        for (i64 r = 0; r < rows; r++) {
+            one += load(z + r * width + c);
+            two += load(z + r * width + c + LANES);
+        }
+        store(sum + c, one);
+        store(sum + c + LANES, two);
+    }
+}
+
+/* What a thread needs to learn from images. */
+typedef struct {
+    float *gram, *z, *sum; /* [d, width], [ROWS, width], [width] */
+    i64 *pixels, *offsets;
+    int32_t *which;
+} notebook;
+
+static int make_notebook(const lesson *s, i64 d, i64 width, notebook *b) {
+    i64 places = places_of(&s->look), numbers = (d + 4 + ROWS + 1) * width;
+    b->pixels = calloc(1, 2 * places * sizeof(i64) + places * sizeof(int32_t) + numbers * sizeof(float));
+    if (!b->pixels) return 0;
+    b->offsets = b->pixels + places;
+    b->which = (int32_t *)(b->offsets + places);
+    b->gram = (float *)(b->which + places);
+    b->z = b->gram + (d + 4) * width;
+    b->sum = b->z + ROWS * width;
+    measure(&s->look, s->size, b->offsets);
+    return 1;
+}
+
+/* n channels of the maximum of a window about an origin; NaN where one of them is not finite, which a maximum may hide. */
+INLINE void read_some(const float *x, const i64 *pixels, i64 count, const float *origin, float *row, i64 c, i64 n) {
+    lanes most = load_some(x + pixels[0] + c, n), odd = most * 0.0f;
+    for (i64 k = 1; k < count; k++) {
+        lanes value = load_some(x + pixels[k] + c, n);
+        most = either(value > most, value, most);
+        odd += value * 0.0f;
+    }
+    store_some(row + c, most - load_some(origin + c, n) + odd, n);
+}
+
+INLINE void read_row(const float *x, i64 C, i64 d, i64 *pixels, const float *origin, float *row, i64 count) {
+    for (i64 k = 0; k < count; k++) pixels[k] *= C;
+    EACH_VECTOR(d, read_some, x, pixels, count, origin, row);
+}
+
+/* d channels, from the one at `first` on, of pixel `at` of the map that is learned from, about an origin. */
+static void read_pixel(const lesson *s, notebook *b, const float *x, i64 at, i64 first, i64 d, const float *origin,
+                       float *row) {
+    i64 n = volume(s->size), count = 1;
+    b->pixels[0] = at;
+    if (s->gathers) {
+        const i64 *m = s->gathered, *p = s->look.padding;
+        i64 line = (int32_t)at / (int32_t)m[2], plane = (int32_t)line / (int32_t)m[1];
+        count = look_at(&s->look, s->size, b->offsets, plane - p[0], line - plane * m[1] - p[1], at - line * m[2] - p[2],
+                        b->pixels, b->which);
+    }
+    if (!count) {
+        row[0] = NAN;
+    } else if (s->channels_last) {
+        FOR_USUAL(count, read_row, x + first, s->channels, d, b->pixels, origin, row);
+    } else {
+        for (i64 c = 0; c < d; c++, x += n) {
+            const float *from = x + first * n;
+            float most = from[b->pixels[0]], odd = most * 0.0f;
+            for (i64 k = 1; k < count; k++) {
+                float value = from[b->pixels[k]];
+                most = value > most ? value : most;
+                odd += value * 0.0f;
+            }
+            row[c] = most - origin[c] + odd;
+        }
+    }
+}
+
+/* Add the products of rows z [rows, width] to the upper triangle of a Gram matrix [d, width], tile by tile. */
+static void add_products(const float *z, i64 rows, i64 d, i64 width, float *gram) {
+    for (i64 r = 0; r < d; r += 4)
+        for (i64 c = r / COLUMNS * COLUMNS; c < width; c += COLUMNS) {
+            lanes sum[4][2];
+            for (int k = 0; k < 4; k++)
+                for (int v = 0; v < 2; v++) sum[k][v] = load(gram + (r + k) * width + c + v * LANES);
+            for (const float *row = z; row < z + rows * width; row += width) {
+                lanes one = load(row + c), two = load(row + c + LANES);
+                for (int k = 0; k < 4; k++) {
+                    sum[k][0] += row[r + k] * one;
+                    sum[k][1] += row[r + k] * two;
+                }
+            }
+            for (int k = 0; k < 4; k++)
+                for (int v = 0; v < 2; v++) store(gram + (r + k) * width + c + v * LANES, sum[k][v]);
         }
 }
 
-/* Sums and products of every `step`-th pixel of the images, about the origins of their classes; 0 without memory. */
-int multipartite_moments(const sample *s) {
-    i64 C = s->channels, G = s->groups, d = C / G, width = (d + LANES - 1) / LANES * LANES;
-    i64 numbers = s->classes * C + G * d * d;
-    double *found = calloc(s->threads * numbers, sizeof(double));
-    int well = found != 0;
+/* Sums [channels] and products [groups, d, d] of every `step`-th pixel of an image, about an origin; whether all of them
+ * can be learned from. */
+static int sum_up(const lesson *s, notebook *b, i64 image, const float *origin, i64 width, double *sums, double *products) {
+    i64 C = s->channels, d = C / s->groups, pixels = volume(s->gathered);
+    const float *x = s->x + image * volume(s->size) * C;
+    float strange = 0;
+    for (i64 g = 0; g < s->groups; g++) {
+        memset(b->gram, 0, (d + 4) * width * sizeof(float));
+        memset(b->sum, 0, width * sizeof(float));
+        for (i64 p = s->first; p < pixels;) {
+            i64 rows = 0;
+            for (; rows < ROWS && p < pixels; rows++, p += s->step)
+                read_pixel(s, b, x, p, g * d, d, origin + g * d, b->z + rows * width);
+            add_rows(b->z, rows, width, b->sum);
+            add_products(b->z, rows, d, width, b->gram);
+        }
+        for (i64 c = 0; c < d; c++) {
+            sums[g * d + c] += b->sum[c];
+            strange += b->sum[c] * 0.0f;
+        }
+        for (i64 r = 0; r < d; r++)
+            for (i64 c = r; c < d; c++) products[(g * d + r) * d + c] += b->gram[r * width + c];
+    }
+    return strange == 0.0f;
+}
+
+/* Let a batch, of which sums and products about origins are known, join what was seen before, which counts for a share
+ * `kept` of what it did (Chan, Golub and LeVeque 1983); nothing changes where a number is not finite, and 0 says so. */
+static int join(const lesson *s, const float *origin, const double *number, double *sums, double *products) {
+    i64 C = s->channels, G = s->groups, d = C / G;
+    double *delta = malloc(2 * C * sizeof(double)), check = 0;
+    if (!delta) return 0;
+    double *new = delta + C;
+    for (i64 j = 0; j < s->classes; j++) {
+        double before = s->count[j] * s->kept;
+        if (number[j] == 0) continue;
+        for (i64 c = 0; c < C; c++) {
+            delta[c] = sums[j * C + c] / number[j];
+            new[c] = before > 0 ? origin[j * C + c] + delta[c] - s->mean[j * C + c] : 0;
+        }
+        double share = before * number[j] / (before + number[j]);
+        for (i64 i = 0; i < C; i++) {
+            double a = number[j] * delta[i], b = share * new[i];
+            for (i64 c = i % d, k = i - c; c < d; c++) products[i * d + c] += b * new[k + c] - a * delta[k + c];
+        }
+    }
+    for (i64 i = 0; i < C; i++)
+        for (i64 c = i % d; c < d; c++) check += products[i * d + c] * 0.0;
+    free(delta);
+    if (!(check == 0.0)) return 0;
+    for (i64 j = 0; j < s->classes; j++) {
+        double before = s->count[j] * s->kept, share = number[j] > 0 ? number[j] / (before + number[j]) : 0;
+        s->count[j] = before + number[j];
+        for (i64 c = 0; c < C && number[j] > 0; c++) {
+            double mean = origin[j * C + c] + sums[j * C + c] / number[j], *to = s->mean + j * C + c;
+            *to += share * (mean - *to);
+        }
+    }
+    for (i64 i = 0; i < C; i++)
+        for (i64 c = 0, k = i - i % d; c < d; c++) { /* the lower triangle is the upper one */
+            double found = c < i % d ? products[(k + c) * d + i % d] : products[i * d + c];
+            s->scatter[i * d + c] = s->scatter[i * d + c] * s->kept + found;
+        }
+    return 1;
+}
+
+/* Learn from every `step`-th pixel of a batch; 0 where torch's operations are to do it instead. */
+int multipartite_learn(const lesson *s) {
+    i64 C = s->channels, G = s->groups, d = C / G, width = (d + COLUMNS - 1) / COLUMNS * COLUMNS, c = s->classes;
+    i64 numbers = c * C + C * d, rows = (volume(s->gathered) - s->first + s->step - 1) / s->step;
+    double *found = calloc(s->threads * numbers + c, sizeof(double)), *number = found ? found + s->threads * numbers : 0;
+    float *origin = calloc((c + 1) * C, sizeof(float)), *none = origin ? origin + c * C : 0;
+    notebook first = {0};
+    int well = found && origin && make_notebook(s, d, width, &first);
+    for (i64 i = 0; well && i < c * C; i++) origin[i] = (float)s->mean[i];
+    for (i64 i = 0; well && i < s->images; i++) {
+        i64 j = s->labels[i], at = s->first + rows / 2 * s->step;
+        for (i64 g = 0; g < G && !(number[j] + s->count[j] > 0); g++) /* a class that was not seen before: a glance at it */
+            read_pixel(s, &first, s->x + i * volume(s->size) * C, at, g * d, d, none, origin + j * C + g * d);
+        number[j] += rows;
+    }
+    free(first.pixels);
 #pragma omp parallel num_threads((int)s->threads) if (s->threads > 1) reduction(&& : well)
     {
-        float *gram = well ? calloc(G * (d + BLOCK) * width + C, sizeof(float)) : 0;
-        float *z = gram ? gram + G * d * width : 0, *sum = gram ? z + G * BLOCK * width : 0;
+        notebook b = {0};
+        well = well && make_notebook(s, d, width, &b);
 #ifdef _OPENMP
         double *mine = found + omp_get_thread_num() * numbers;
 #else
         double *mine = found;
 #endif
-        if (!gram) well = 0;
 #pragma omp for schedule(static)
-        for (i64 i = 0; i < s->images; i++) {
-            if (!well) continue;
-            const float *x = s->x + i * s->pixels * C, *origin = s->origin + s->labels[i] * C;
-            memset(gram, 0, G * d * width * sizeof(float));
-            memset(sum, 0, C * sizeof(float));
-            for (i64 p = s->first; p < s->pixels; p += BLOCK * s->step) {
-                for (int b = 0; b < BLOCK; b++) {
-                    i64 at = p + b * s->step;
-                    for (i64 g = 0; g < G; g++) {
-                        float *row = z + (g * BLOCK + b) * width;
-                        const float *from = origin + g * d;
-                        if (at >= s->pixels) {
-                            memset(row, 0, d * sizeof(float));
-                            continue;
-                        }
-                        if (s->channels_last)
-                            for (i64 c = 0; c < d; c++) row[c] = x[at * C + g * d + c] - from[c];
-                        else
-                            for (i64 c = 0; c < d; c++) row[c] = x[(g * d + c) * s->pixels + at] - from[c];
-                        for (i64 c = 0; c < d; c++) sum[g * d + c] += row[c];
-                    }
-                }
-                for (i64 g = 0; g < G; g++) add_products(z + g * BLOCK * width, d, width, gram + g * d * width);
+        for (i64 i = 0; i < s->images; i++)
+            if (well) {
+                i64 j = s->labels[i];
+                well = sum_up(s, &b, i, origin + j * C, width, mine + j * C, mine + c * C);
             }
-            for (i64 c = 0; c < C; c++) mine[s->labels[i] * C + c] += sum[c];
-            for (i64 r = 0; r < G * d; r++)
-                for (i64 c = r % d; c < d; c++) mine[s->classes * C + r * d + c] += gram[r * width + c];
-        }
-        free(gram);
+        free(b.pixels);
     }
-    for (i64 t = 0; well && t < s->threads; t++) {
-        const double *part = found + t * numbers;
-        for (i64 i = 0; i < s->classes * C; i++) s->sums[i] += part[i];
-        for (i64 i = 0; i < G * d * d; i++) s->gram[i] += part[s->classes * C + i];
-    }
-    for (i64 r = 0; r < G * d; r++) /* the lower triangle is the upper one */
-        for (i64 c = 0; c < r % d; c++) s->gram[r * d + c] = s->gram[(r - r % d + c) * d + r % d];
+    for (i64 t = 1; well && t < s->threads; t++)
+        for (i64 i = 0; i < numbers; i++) found[i] += found[t * numbers + i];
+    well = well && join(s, origin, number, found, found + c * C);
     free(found);
+    free(origin);
     return well;
 }

@@ -27,6 +27,7 @@ from multipartite.errors import InputError, unknown, warn
 from multipartite.instance_ranking import Fold, fold_by, is_exporting, leading
 from multipartite.labels import Labels, current_labels, read_labels
 from multipartite.pooling import native
+from multipartite.pooling.gather import Seen
 from multipartite.pooling.window import Pool, Size
 from multipartite.projection import METHODS, explained, supervised_projection
 from multipartite.statistics import ClassStatistics, Moments
@@ -359,27 +360,28 @@ class SupervisedLayer(Pool):
 
     # When it changes
 
-    def observe(self, x: Tensor) -> None:
-        """Learn from a batch of activations (N, C, *spatial), if there are labels for it."""
+    def observe(self, activations: Tensor | Seen) -> None:
+        """Learn from a batch of activations (N, C, *spatial), or what is seen of them, if there are labels for it."""
+        seen = Seen(activations) if isinstance(activations, Tensor) else activations
         new = self.num_channels is None
         if new:
-            self.allocate(x.shape[1], x.device)
+            self.allocate(seen.x.shape[1], seen.x.device)
         if self.factor is None:
             return
         if torch.compiler.is_compiling():
             if is_exporting():
                 raise InputError("a layer in training mode cannot be exported: call model.eval() first")
-            _observe(x.detach(), self._handle, self.factor, self.offset, self.log_prior, self.trust)
+            _observe(seen.whole().detach(), self._handle, self.factor, self.offset, self.log_prior, self.trust)
             return
         try:
-            self._learn(x.detach(), self.factor, self.offset, self.log_prior, self.trust)
+            self._learn(seen, self.factor, self.offset, self.log_prior, self.trust)
         except Exception:
             if new:
                 self.deallocate()  # what cannot be used does not decide the channels either
             raise
 
     @torch.no_grad()
-    def _learn(self, x: Tensor, *buffers: Tensor | None) -> None:
+    def _learn(self, seen: Seen, *buffers: Tensor | None) -> None:
         if torch._C._current_graph_task_id() != -1:
             return  # inside a backward pass: a checkpointed forward that is computed again
         if self.frozen:
@@ -394,41 +396,36 @@ class SupervisedLayer(Pool):
                 "a compiled training step cannot make the layer's buffers: give num_channels, or run one batch through "
                 "the model before torch.compile"
             )
-        if x.is_meta:
+        if seen.x.is_meta:
             return
         turns = self._turns()
-        labels = None if given is None else self._labels(x)  # which refuses wrong ones, whether used or not
-        if labels is not None and _is_at_hand(x) and labels.empty:
+        labels = None if given is None else self._labels(seen)  # which refuses wrong ones, whether used or not
+        if labels is not None and _is_at_hand(seen.x) and labels.empty:
             labels = None
-        batch = None if labels is None or not turns else self._summary(x, labels, turns)
-        if not shared and (labels is None or (turns and batch is None)):
+        if shared:  # keep what this process saw apart until all processes join it
+            self.pending = self.pending or Pending(self.statistics.empty())
+        target = self.statistics if self.pending is None else self.pending.statistics
+        kept = (1 - self.momentum) ** turns
+        learned = labels is not None and turns > 0 and self._take_in(seen, labels, turns, kept, target)
+        if not shared and (labels is None or (turns and not learned)):
             return
         step = self.steps
         self.steps += 1
         self.updates.add_(1)
-        if shared:  # keep what this process saw apart until all processes join it
-            self.pending = self.pending or Pending(self.statistics.empty())
+        if self.pending is not None and shared:
             self.pending.turns += 1
             self.pending.missing += given is None
         if not turns:
             return
-        kept = (1 - self.momentum) ** turns
+        if not learned:
+            target.decay(1 - kept)
         if self.pending is not None:
             self.pending.kept *= kept
-        target = self.statistics if self.pending is None else self.pending.statistics
-        target.decay(1 - kept)
-        for moments in batch or ():
-            target.add(moments)
         if step % self.refit_every == 0 or self.fitting:
             self._refuse(int(self._unseen))
             self._unseen = 0
             if self.join():
                 self.refit(*buffers)
-
-    def passes_over(self) -> bool:
-        """Whether the batch at hand is one whose numbers are not looked at."""
-        unknown_yet = self.num_channels is None or torch.compiler.is_compiling()
-        return not unknown_yet and not self.fitting and (self.frozen or not self._turns())
 
     def _turns(self) -> int:
         """For how many batches the one at hand is to stand: those since the last that was learned from; 0 for none.
@@ -462,22 +459,34 @@ class SupervisedLayer(Pool):
         self.statistics.decay(1 - pending.kept).merge(joined)
         return True
 
-    def _labels(self, x: Tensor) -> Labels:
+    def _labels(self, seen: Seen) -> Labels:
         assert self.num_classes is not None
-        labels = read_labels(self.num_classes, x.shape[2:], x.device)
+        labels = read_labels(self.num_classes, seen.spatial, seen.x.device)
         assert labels is not None
-        if len(labels) != len(x):
-            raise InputError(f"labels must be as many as images, got {len(labels)} labels for a batch of {len(x)}")
+        if len(labels) != len(seen.x):
+            raise InputError(f"labels must be as many as images, got {len(labels)} labels for a batch of {len(seen.x)}")
         return labels
 
-    def _summary(self, x: Tensor, labels: Labels, turns: int) -> list[Moments] | None:
+    def _take_in(self, seen: Seen, labels: Labels, turns: int, kept: float, target: ClassStatistics) -> bool:
+        """Let the statistics forget, and learn from a batch; whether there was something to learn from."""
+        places = self._places(len(seen.x), seen.spatial, turns)
+        plain = labels.soft is None and labels.weight is None and not labels.a_pixel
+        simple = plain and native.handles(seen.x, self.window)
+        if simple and native.learn(seen.x, seen.window, labels.index, places, kept, target):
+            return True
+        batch = self._summary(seen.whole(), labels, places)
+        if batch is None:
+            return False
+        target.decay(1 - kept)
+        for moments in batch:
+            target.add(moments)
+        return True
+
+    def _summary(self, x: Tensor, labels: Labels, places: slice) -> list[Moments] | None:
         """Moments of one batch, or None where it has no labelled rows or holds NaN or infinity."""
         assert self.statistics is not None
-        places = self._places(len(x), x.shape[2:], turns)
-        batch = self._native_moments(x, labels, places)
-        if batch is None:
-            x, labels = x.flatten(2)[:, :, places], labels.at(places)  # [N, C, L]
-            batch = list(self.statistics.moments(x, labels))
+        x, labels = x.flatten(2)[:, :, places], labels.at(places)  # [N, C, L]
+        batch = list(self.statistics.moments(x, labels))
         if not batch:
             return None
         finite = torch.isfinite(torch.stack([m.scatter.sum() + m.mean.sum() for m in batch]).sum())
@@ -491,20 +500,6 @@ class SupervisedLayer(Pool):
             return None
         return batch if any(m.number.sum() > 0 for m in batch) else None
 
-    def _native_moments(self, x: Tensor, labels: Labels, places: slice) -> list[Moments] | None:
-        """Moments of one batch by the compiled kernel, where every image has one class and counts once; else None."""
-        statistics = self.statistics
-        plain = labels.soft is None and labels.weight is None and not labels.a_pixel
-        if statistics is None or not plain or not native.handles(x, self.window):
-            return None
-        count = torch.bincount(labels.index, minlength=statistics.num_classes).to(statistics.mean)[:, None]
-        a = statistics.origins(x.flatten(2)[:, :, places], labels, count).float()  # as the kernel reads it
-        found = native.moments(x, labels.index, a, places, self.groups)
-        if found is None:
-            return None
-        n = count * len(range(*places.indices(math.prod(x.shape[2:]))))
-        return [statistics.moments_about(a.to(statistics.mean), n, *(part.to(statistics.mean) for part in found))]
-
     def _refuse(self, batches: int) -> None:
         if batches:
             self.refused += batches
@@ -513,7 +508,7 @@ class SupervisedLayer(Pool):
                 "statistics and factor stay as they were"
             )
 
-    def _places(self, images: int, spatial: torch.Size, turns: int) -> slice:
+    def _places(self, images: int, spatial: tuple[int, ...], turns: int) -> slice:
         """Which pixels to look at, the same in every image: every k-th from a random one on.
 
         They are `max_rows` at the most, for every batch for which this one stands.
@@ -593,7 +588,7 @@ def _observe(
     trust: Tensor | None,
 ) -> None:
     """Learn from a batch, as one opaque step of a compiled graph."""
-    _LAYERS[handle]._learn(x, factor, offset, log_prior, trust)
+    _LAYERS[handle]._learn(Seen(x), factor, offset, log_prior, trust)
 
 
 @_observe.register_fake

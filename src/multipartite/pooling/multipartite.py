@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from multipartite.pooling.choose import (
     soft_weights,
     weighted_mean,
 )
-from multipartite.pooling.gather import check_gather, max_at, origins
+from multipartite.pooling.gather import Seen, check_gather, max_at, origins
 from multipartite.pooling.gather import gather as gather_map
 from multipartite.pooling.learning import SupervisedLayer
 from multipartite.pooling.window import Size, Window
@@ -35,9 +34,7 @@ __all__ = ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d", "mu
 GATHER, ASSIGNMENT = "max", "stochastic"  # what the evidence recommends; see results/
 LEARN_EVERY = 5  # statistics of LeNet then take less than a thirtieth of a step; see docs/performance.md
 
-Look = Callable[[Tensor], Tensor]  # images -> the map that is scored
-Sight = tuple[Tensor, Look, Fold | None]  # images, how to look at them, and what scores a pixel of what is seen
-Learn = Callable[[Tensor, Look], Sight]  # learns from the map that it looks at, which it may have made on the way
+Learn = Callable[[Seen], Fold | None]  # learns from what is seen, and says what scores a pixel of it
 
 
 def multipartite_pool(
@@ -120,9 +117,18 @@ def multipartite_pool(
     groups = groups if folded is None else len(folded.factor)
 
     x, batched = window.as_batch(x)
-    learned = partial(_learned_already, folded)
     pooled = _pool(
-        x, learned, window, gather, choice, lambda: focus, groups, return_indices, training, generator, training
+        x,
+        lambda _: folded,
+        window,
+        gather,
+        choice,
+        lambda: focus,
+        groups,
+        return_indices,
+        training,
+        generator,
+        at_once=training,
     )
     return pooled if batched else _first(pooled)
 
@@ -143,9 +149,8 @@ def _pool(
     """Gather and choose, for a batch (N, C, *spatial); `focus` is asked for after `learn`, which may teach it."""
     plain = how in (None, "max") and choice.assignment != "soft" and not return_indices
     if plain and native.handles(x, window):
-        steps = _steps_of(window, how is not None, tuple(x.shape[2:]))
-        look = _as_it_is if how is None else partial(native.gathered, window=window)
-        folded = None if choice.blind else learn(x.detach(), look)[2]
+        steps = native.steps_of(window, how is not None, tuple(x.shape[2:]))
+        folded = None if choice.blind else learn(Seen(x.detach(), None if how is None else window))
         pooled = native.pool(
             x,
             steps,
@@ -158,16 +163,9 @@ def _pool(
         )
         if pooled is not None:
             return pooled
-        learn = partial(_learned_already, folded)
+        learn = lambda _: folded  # noqa: E731
     rest = (learn, window, how, choice, focus, groups, return_indices, training, generator)
     return _pool_by_operations(x, *rest) if at_once else by_images(lambda part: _pool_by_operations(part, *rest), x)
-
-
-_steps_of = lru_cache(maxsize=256)(native.Steps.of)
-
-
-def _learned_already(folded: Fold | None, x: Tensor, look: Look) -> Sight:
-    return x, look, folded
 
 
 def _pool_by_operations(
@@ -199,11 +197,8 @@ def _pool_by_operations(
         scores = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
         scores = scores.expand(x.shape[0], groups, *size)
     else:
-        if y is None:
-            seen = learn(x.detach(), partial(gather_map, window=window, how="max"))
-        else:
-            seen = learn(y if choice.assignment == "soft" else y.detach(), _as_it_is)
-        scores = _scores(*seen, groups=groups, ordinal=choice.assignment == "hard")
+        seen = Seen(x.detach(), window) if y is None else Seen(y if choice.assignment == "soft" else y.detach())
+        scores = _scores(seen, learn(seen), groups=groups, ordinal=choice.assignment == "hard")
 
     if not picks:
         if return_indices:
@@ -240,12 +235,8 @@ def _check(how: str | None, choice: Choice, return_indices: bool) -> None:
         raise InputError(f"gather {how!r} mixes pixels: return_indices must be False")
 
 
-def _scores(x: Tensor, look: Look, folded: Fold | None, *, groups: int, ordinal: bool) -> Tensor:
-    return by_images(lambda part: score_map(look(part), folded, groups=groups, ordinal=ordinal), x)
-
-
-def _as_it_is(y: Tensor) -> Tensor:
-    return y
+def _scores(seen: Seen, folded: Fold | None, *, groups: int, ordinal: bool) -> Tensor:
+    return by_images(lambda part: score_map(seen.of(part), folded, groups=groups, ordinal=ordinal), seen.x)
 
 
 def _first(pooled: Any) -> Any:
@@ -363,20 +354,15 @@ class _MultipartitePool(SupervisedLayer):
         )
         return pooled if batched else _first(pooled)
 
-    def _learned(self, x: Tensor, look: Look) -> Sight:
+    def _learned(self, seen: Seen) -> Fold | None:
         """Learn from the map, where there is something to learn; then say what scores a pixel of it."""
         if self.learns and (self.training or self.fitting):
-            if look is not _as_it_is and self.passes_over():  # the map need not be held whole
-                size = _steps_of(self.window, True, tuple(x.shape[2:])).scored
-                self.observe(x.new_zeros(()).expand(*x.shape[:2], *size))
-            else:
-                x, look = look(x), _as_it_is
-                self.observe(x)
+            self.observe(seen)
         elif self.learns and not self.informed and not torch.compiler.is_compiling():
             if self.num_channels is None:
-                self.allocate(x.shape[1], x.device)
+                self.allocate(seen.x.shape[1], seen.x.device)
             self._warn_if_new()
-        return x, look, self.fold(keep=self.choice.assignment == "soft")
+        return self.fold(keep=self.choice.assignment == "soft")
 
     def _focus(self) -> Any:
         """Share of the lines that goes where the scores are, a number or one a group."""

@@ -26,8 +26,9 @@ from multipartite.criteria import Information, Quadratic
 from multipartite.instance_ranking import Fold, as_channels_last, is_channels_last, score_map
 from multipartite.pooling.choose import Choice, uniform, uniform_like
 from multipartite.pooling.window import Window
+from multipartite.statistics import ClassStatistics
 
-__all__ = ["Steps", "available", "gather_max", "gathered", "handles", "moments", "pool", "pool_channels", "use"]
+__all__ = ["Steps", "available", "gather_max", "handles", "learn", "pool", "pool_channels", "steps_of", "use"]
 
 _POOL, _BACK, _CHANNELS = range(3)
 _BLIND, _ENERGY, _QUADRATIC, _INFORMATION, _GIVEN = range(5)
@@ -60,13 +61,17 @@ class _Job(ctypes.Structure):
     ]
 
 
-class _Sample(ctypes.Structure):
+class _Lesson(ctypes.Structure):
     """The struct of the same name in kernels.c."""
 
     _fields_ = [
-        *((name, ctypes.c_int64) for name in ("images", "channels", "groups", "classes", "pixels", "first", "step")),
-        *((name, ctypes.c_int64) for name in ("channels_last", "threads")),
-        *((name, ctypes.c_void_p) for name in ("x", "labels", "origin", "sums", "gram")),
+        *((name, ctypes.c_int64) for name in ("images", "channels", "groups", "classes")),
+        *((name, _Triple) for name in ("size", "gathered")),
+        ("look", _Window),
+        *((name, ctypes.c_int64) for name in ("gathers", "channels_last", "first", "step", "threads")),
+        *((name, ctypes.c_void_p) for name in ("x", "labels")),
+        ("kept", ctypes.c_double),
+        *((name, ctypes.c_void_p) for name in ("count", "mean", "scatter")),
     ]
 
 
@@ -165,6 +170,9 @@ class Steps(NamedTuple):
         return cls(window, gathers, cells, scored, window.out_size(spatial), whole)
 
 
+steps_of = lru_cache(maxsize=256)(Steps.of)
+
+
 @dataclass
 class Picks:
     """What the kernel picked.
@@ -253,20 +261,6 @@ def gather_max(x: Tensor, window: Window, gathered: tuple[int, ...]) -> Tensor |
     return _pooled(x.detach(), job, steps, _POOL)
 
 
-def gathered(x: Tensor, window: Window) -> Tensor:
-    """Maximum of the window around every pixel, to learn from; NaN, of which nothing is learned, where not all finite.
-
-    Examples
-    --------
-    >>> x = torch.tensor([[[1.0, 3.0, 2.0, 0.0]]])
-    >>> gathered(x, Window.of(2, dims=1)) if available() else torch.tensor([[[3.0, 3.0, 2.0]]])
-    tensor([[[3., 3., 2.]]])
-    """
-    size = window.gathered_size(x.shape[2:])
-    y = gather_max(x, window, size)
-    return x.new_full((*x.shape[:2], *size), torch.nan) if y is None else y
-
-
 def pool_channels(
     x: Tensor, window: Window, out: tuple[int, ...], *, training: bool, generator: torch.Generator | None
 ) -> Tensor | None:
@@ -280,38 +274,38 @@ def pool_channels(
     return _pooled(x, job, steps, _CHANNELS, places=training)
 
 
-def moments(x: Tensor, labels: Tensor, origin: Tensor, places: slice, groups: int) -> tuple[Tensor, Tensor] | None:
-    """Sum up pixels of a map, and their products, about an origin for every class; None where torch does it faster.
+def learn(x: Tensor, window: Window | None, labels: Tensor, places: slice, kept: float, to: ClassStatistics) -> bool:
+    """Let statistics forget a share and take in a batch; False, and nothing has changed, where torch is to do it.
 
     Parameters
     ----------
     x : Tensor of shape (N, C, *spatial)
         Activations that :func:`handles` takes.
+    window : Window or None
+        Around every pixel, whose maximum is learned from; None where it is the pixel itself.
     labels : Tensor of shape (N,)
         Class indices.
-    origin : Tensor of shape (c, C)
-        Near the class means.
     places : slice
-        Which of the pixels, in their flat order.
-
-    Returns
-    -------
-    Tensors of shape (c, C) and (groups, C // groups, C // groups), in float64
+        Which pixels, in the flat order of the map that is learned from.
+    kept : float
+        Share of what the statistics have seen before that still counts.
     """
-    N, C = x.shape[:2]
-    d, c = C // groups, len(origin)
-    if d > _NARROW:
-        return None
-    pixels = math.prod(x.shape[2:])
-    first, _, step = places.indices(pixels)
-    sums, gram = (torch.zeros(size, dtype=torch.float64) for size in ((c, C), (groups, d, d)))
-    kept = [labels.long().contiguous(), origin.float().contiguous()]
-    sample = _Sample(N, C, groups, c, pixels, first, step, is_channels_last(x), min(torch.get_num_threads(), N))
-    sample.x, sample.labels, sample.origin = x.data_ptr(), kept[0].data_ptr(), kept[1].data_ptr()
-    sample.sums, sample.gram = sums.data_ptr(), gram.data_ptr()
+    C, groups = x.shape[1], to.groups
+    buffers = (to.count, to.mean, to.scatter)
+    if C // groups > _NARROW or any(b.dtype != torch.float64 or not b.is_contiguous() for b in buffers):
+        return False
+    steps = steps_of(window or Window.of(1, dims=x.ndim - 2), window is not None, tuple(x.shape[2:]))
+    sizes = _sizes(tuple(x.shape), is_channels_last(x), steps, groups)
+    first, _, step = places.indices(math.prod(steps.scored))
+    labels = labels.contiguous()
+    lesson = _Lesson(len(x), C, groups, len(to.count), sizes.size, sizes.gathered, sizes.look)
+    lesson.gathers, lesson.channels_last, lesson.first, lesson.step = steps.gathers, sizes.channels_last, first, step
+    lesson.threads, lesson.kept = min(torch.get_num_threads(), len(x)), kept
+    lesson.x, lesson.labels = x.data_ptr(), labels.data_ptr()
+    lesson.count, lesson.mean, lesson.scatter = (buffer.data_ptr() for buffer in buffers)
     library = _library()
     assert library is not None
-    return (sums, gram) if library.multipartite_moments(ctypes.byref(sample)) else None
+    return bool(library.multipartite_learn(ctypes.byref(lesson)))
 
 
 def _pooled(
