@@ -279,14 +279,14 @@ def test_learning_makes_no_map_whole(monkeypatch):
     assert layer.steps == 1
 
 
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_a_batch_that_is_not_finite_is_refused(value):
-    layer = mp.MultipartitePool2d(1, num_classes=3, learn_every=1)
+@pytest.mark.parametrize(("value", "size"), [(math.inf, 1), (-math.inf, 1), (math.nan, 1), (math.nan, 2)])
+def test_a_batch_that_is_not_finite_is_refused(value, size):
+    layer = mp.MultipartitePool2d(size, num_classes=3, learn_every=1)  # a maximum must not hide what is not a number
     x, labels = maps(2, images=12, last=True).relu(), torch.arange(12) % 3
     with mp.supervise(labels):
         layer(x)
         before = layer.statistics.scatter.clone()
-        x[3, 4, 5, 6] = value
+        x[3, 4, -1, -1] = value
         with pytest.warns(mp.errors.MultipartiteWarning, match="refused a batch"):
             layer(x)
     assert torch.equal(layer.statistics.scatter, before)
