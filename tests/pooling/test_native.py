@@ -272,7 +272,7 @@ def test_a_layer_learns_the_same_from_any_window(window, ceil_mode, dims, last, 
 
 
 def test_learning_makes_no_map_whole(monkeypatch):
-    monkeypatch.setattr("multipartite.pooling.gather.Seen.whole", None)
+    monkeypatch.setattr("multipartite.pooling.learning.Seen.whole", None)
     layer = mp.MultipartitePool2d(2, num_classes=3)
     with mp.supervise(torch.arange(12) % 3):
         layer(maps(2, images=12, last=True))

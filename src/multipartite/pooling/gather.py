@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -26,7 +26,7 @@ from multipartite.pooling.choose import draw, expectation, pick, scattered, take
 from multipartite.pooling.window import Window, widened
 from multipartite.registry import Registry
 
-__all__ = ["GATHERS", "Seen", "check_gather", "gather", "max_at", "origins"]
+__all__ = ["GATHERS", "check_gather", "gather", "max_at", "origins"]
 
 Gather: TypeAlias = Callable[[Tensor, Window, tuple[int, ...], bool, torch.Generator | None], Tensor]
 
@@ -69,43 +69,6 @@ def gather(
     check_gather(how)
     sliding = replace(window, stride=(1,) * window.dims)
     return GATHERS[how](x, sliding, window.gathered_size(x.shape[2:]), training, generator)
-
-
-@dataclass
-class Seen:
-    """What a layer looks at: a map, or the maximum around every pixel of it, which is made when it is needed whole.
-
-    Attributes
-    ----------
-    x : Tensor of shape (N, C, *spatial)
-        The map.
-    window : Window or None
-        Whose maximum is gathered; None where the map is looked at as it is.
-    """
-
-    x: Tensor
-    window: Window | None = None
-
-    @property
-    def spatial(self) -> tuple[int, ...]:
-        """Spatial size of what is looked at."""
-        size = tuple(self.x.shape[2:])
-        return size if self.window is None else native.steps_of(self.window, True, size).scored
-
-    def of(self, images: Tensor) -> Tensor:
-        """Look at some of the images."""
-        return images if self.window is None else gather(images, self.window, "max")
-
-    def whole(self) -> Tensor:
-        """Look at all of them, once.
-
-        Examples
-        --------
-        >>> Seen(torch.tensor([[[1.0, 3.0, 2.0, 0.0]]]), Window.of(2, dims=1)).whole()
-        tensor([[[3., 3., 2.]]])
-        """
-        self.x, self.window = self.of(self.x), None
-        return self.x
 
 
 def _maximum(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tensor:

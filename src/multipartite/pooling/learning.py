@@ -27,16 +27,53 @@ from multipartite.errors import InputError, unknown, warn
 from multipartite.instance_ranking import Fold, fold_by, is_exporting, leading
 from multipartite.labels import Labels, current_labels, read_labels
 from multipartite.pooling import native
-from multipartite.pooling.gather import Seen
-from multipartite.pooling.window import Pool, Size
+from multipartite.pooling.gather import gather
+from multipartite.pooling.window import Pool, Size, Window
 from multipartite.projection import METHODS, explained, supervised_projection
 from multipartite.statistics import ClassStatistics, Moments
 
-__all__ = ["Pending", "SupervisedLayer"]
+__all__ = ["Pending", "Seen", "SupervisedLayer"]
 
 _HANDLES = itertools.count()
 _LAYERS: weakref.WeakValueDictionary[int, SupervisedLayer] = weakref.WeakValueDictionary()
 _PENDING = ("count", "mean", "scatter")
+
+
+@dataclass
+class Seen:
+    """What a layer looks at: a map, or the maximum around every pixel of it, which is made when it is needed whole.
+
+    Attributes
+    ----------
+    x : Tensor of shape (N, C, *spatial)
+        The map.
+    window : Window or None
+        Whose maximum is gathered; None where the map is looked at as it is.
+    """
+
+    x: Tensor
+    window: Window | None = None
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        """Spatial size of what is looked at."""
+        size = tuple(self.x.shape[2:])
+        return size if self.window is None else native.steps_of(self.window, True, size).scored
+
+    def of(self, images: Tensor) -> Tensor:
+        """Look at some of the images."""
+        return images if self.window is None else gather(images, self.window, "max")
+
+    def whole(self) -> Tensor:
+        """Look at all of them, once.
+
+        Examples
+        --------
+        >>> Seen(torch.tensor([[[1.0, 3.0, 2.0, 0.0]]]), Window.of(2, dims=1)).whole()
+        tensor([[[3., 3., 2.]]])
+        """
+        self.x, self.window = self.of(self.x), None
+        return self.x
 
 
 @dataclass

@@ -24,9 +24,9 @@ from multipartite.pooling.choose import (
     soft_weights,
     weighted_mean,
 )
-from multipartite.pooling.gather import Seen, check_gather, max_at, origins
+from multipartite.pooling.gather import check_gather, max_at, origins
 from multipartite.pooling.gather import gather as gather_map
-from multipartite.pooling.learning import SupervisedLayer
+from multipartite.pooling.learning import Seen, SupervisedLayer
 from multipartite.pooling.window import Size, Window
 
 __all__ = ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d", "multipartite_pool"]
