@@ -45,6 +45,26 @@ def test_check_exits_with_one_where_something_got_slower(tiny, tmp_path, capsys)
             row["ratio"] /= factor
 
 
+def measured(**ratios):
+    row = {"case": "a", "layout": "contiguous", "phase": "evaluation"}
+    return {"layers": [{**row, "pooling": f"multipartite:{k}", "ratio": r} for k, r in ratios.items()], "networks": []}
+
+
+def test_check_measures_again_and_tells_what_is_slower_every_time(capsys):
+    runs = iter([measured(one=2.0, two=1.0), measured(one=2.0, two=2.0)])
+    with pytest.raises(SystemExit):
+        command._check(measured(one=2.0, two=2.0), measured(one=1.0, two=1.0), lambda: next(runs))
+    said = capsys.readouterr().err
+    assert "slower: a | contiguous | evaluation | multipartite:one: 2.00" in said
+    assert "multipartite:two" not in said
+    assert next(runs, None) is None
+
+
+def test_check_passes_what_was_slower_once(capsys):
+    command._check(measured(one=2.0), measured(one=1.0), lambda: measured(one=1.0))
+    assert "nothing got slower" in capsys.readouterr().err
+
+
 def test_a_record_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="there is no record"):
         command.bench(check=tmp_path / "none.json")

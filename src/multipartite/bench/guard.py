@@ -23,17 +23,19 @@ def key_of(row: Mapping[str, Any]) -> str:
     return " | ".join(str(row[name]) for name in _NAMES if name in row)
 
 
-def slower(now: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]], tolerance: float = 0.25) -> list[str]:
-    """Say of every multipartite row that got slower, against max pooling, by more than `tolerance`.
+def slower(
+    now: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]], tolerance: float = 0.25
+) -> dict[str, str]:
+    """Say of every multipartite row that got slower, against max pooling, by more than `tolerance`, by its name.
 
     Examples
     --------
     >>> row = {"case": "a", "phase": "evaluation", "pooling": "multipartite"}
     >>> slower([{**row, "ratio": 1.0}], [{**row, "ratio": 0.7}])
-    ['a | evaluation | multipartite: 1.00 of max pooling, 0.70 on record']
+    {'a | evaluation | multipartite': '1.00 of max pooling, 0.70 on record'}
     """
     record = {key_of(row): row for row in before}
-    said = []
+    said = {}
     for row in now:
         old = record.get(key_of(row))
         if old is None or not str(row["pooling"]).startswith("multipartite"):
@@ -43,5 +45,5 @@ def slower(now: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]
         else:
             new_cost, old_cost = row[_LOWER_IS_BETTER], old[_LOWER_IS_BETTER]
         if new_cost > old_cost * (1 + tolerance):
-            said.append(f"{key_of(row)}: {new_cost:.2f} of max pooling, {old_cost:.2f} on record")
+            said[key_of(row)] = f"{new_cost:.2f} of max pooling, {old_cost:.2f} on record"
     return said

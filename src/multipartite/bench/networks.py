@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from multipartite.bench.timing import interleave, peak_bytes
 from multipartite.experiments.run import networks
 from multipartite.labels import supervise
-from multipartite.pooling.learning import SupervisedLayer
+from multipartite.pooling.learning import Seen, SupervisedLayer
 
 __all__ = ["LAYOUTS", "NETWORKS", "POOLINGS", "measure"]
 
@@ -105,7 +105,7 @@ def _learning_share(step: Callable[[], object], rounds: int) -> float:
     spent = 0.0
     observe = SupervisedLayer.observe
 
-    def timed(layer: SupervisedLayer, x: Tensor) -> None:
+    def timed(layer: SupervisedLayer, x: Tensor | Seen) -> None:
         nonlocal spent
         start = time.perf_counter()
         observe(layer, x)

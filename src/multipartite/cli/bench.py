@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,8 @@ from multipartite.cli.options import Json
 from multipartite.errors import InputError
 
 __all__ = ["register"]
+
+_AGAIN = 2  # times: on a machine that others share a row may take 25% longer in one run, but not in three
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +52,7 @@ def bench(
             if results.get(part):
                 show([_rounded(row) for row in results[part]])
     if check is not None:
-        _check(results, json.loads(check.read_text()))
+        _check(results, json.loads(check.read_text()), lambda: _results(quick=quick, growth=growth))
 
 
 def _results(*, quick: bool, growth: bool) -> dict[str, Any]:
@@ -81,12 +84,22 @@ def _results(*, quick: bool, growth: bool) -> dict[str, Any]:
     return results
 
 
-def _check(now: dict[str, Any], before: dict[str, Any]) -> None:
+def _check(now: dict[str, Any], before: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> None:
+    """Exit with 1 where something got slower: what seems so is measured again, and told where it is so every time."""
     from multipartite.bench.guard import slower
 
-    said = [line for part in ("layers", "networks") for line in slower(now[part], before.get(part, []))]
-    for line in said:
-        print(f"slower: {line}", file=sys.stderr)
+    def found(results: dict[str, Any]) -> dict[str, str]:
+        parts = (slower(results[part], before.get(part, [])) for part in ("layers", "networks"))
+        return {name: line for part in parts for name, line in part.items()}
+
+    said = found(now)
+    for _ in range(_AGAIN):
+        if said:
+            print(f"{len(said)} seem slower: measuring again", file=sys.stderr)
+            once_more = found(measure())
+            said = {name: once_more[name] for name in said if name in once_more}
+    for name, line in said.items():
+        print(f"slower: {name}: {line}", file=sys.stderr)
     if said:
         raise SystemExit(1)
     print("nothing got slower by more than 25%", file=sys.stderr)
