@@ -149,7 +149,7 @@ Made by `benchmarks/two_steps.py` out of the runs in `results/background-mnist-l
 `results/cluttered-mnist-lenet`. LeNet pools twice; `word|word` gives the first layer uniform lines and the second what
 it says. Settings are chosen by validation error, never by test error. `multipartite` alone gathers the maximum and
 draws by `kl`; `temperature=inf` and `focus=0` are uniform; `energy` is the same without labels. `focus=auto` with
-`energy` would be uniform, since nothing is learned. Rows with fewer than five seeds wait for the others.
+`energy` would be uniform, since nothing is learned.
 """.splitlines()
 
 

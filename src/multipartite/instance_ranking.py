@@ -247,7 +247,7 @@ def projected_variance(statistics: ClassStatistics, A: Tensor) -> Tensor:
     >>> projected_variance(statistics, torch.tensor([[[-3.0, 3.0]]], dtype=torch.float64))
     tensor([[9., 9.]], dtype=torch.float64)
     """
-    within, between = (torch.einsum("gdc,gde,gec->gc", A, S.to(A), A) for S in (statistics.within, statistics.between))
+    within, between = ((A * (S.to(A) @ A)).sum(-2) for S in (statistics.within, statistics.between))
     return torch.maximum(within, _FLOOR * between)
 
 

@@ -161,8 +161,10 @@ class Labels:
             )
         y = y.long()  # eight bits cannot hold every class or ignored index
         y = to_resolution(y, spatial).flatten(1) if a_pixel else y
-        if weight is None and y.device.type == "cpu" and y.numel() and y.min() >= 0 and y.max() < num_classes:
-            return cls(y, None, None, num_classes)  # as most are: every row counts once
+        if weight is None and y.device.type == "cpu" and y.numel():
+            lowest, highest = torch.aminmax(y)
+            if int(lowest) >= 0 and int(highest) < num_classes:
+                return cls(y, None, None, num_classes)  # as most are: every row counts once
         kept = y != ignore_index
         legal = ~kept | ((y >= 0) & (y < num_classes))
         _require(legal, y, f"labels must lie in [0, {num_classes}) for num_classes={num_classes}, got {{}}")

@@ -89,13 +89,14 @@ def supervised_projection(
     """
     if method not in METHODS:
         raise unknown("projection", method, METHODS)
-    Sw, Sb, M = shrunk_within(statistics, shrinkage), statistics.between, statistics.deviations
+    variance, varies = _total_variance(statistics)
+    Sw = _shrunk_within(statistics, shrinkage, variance, varies)
+    Sb, M = statistics.between, statistics.deviations
     d = Sw.shape[-1]
     most = min(statistics.num_classes - 1, d)
     if components is not None and components not in range(1, most + 1):
         bounds = f"[1, {most}] = [1, min(n_classes - 1, n_features={d})]"
         raise InputError(f"n_components must lie in {bounds} and be whole, got {components}")
-    variance, varies = _total_variance(statistics)
     unit = variance.sqrt()[..., None] if scale else 1.0  # [g, d, 1]
     if isinstance(unit, Tensor):
         Sw, Sb, M = Sw / unit / unit.mT, Sb / unit / unit.mT, M / unit.mT
@@ -124,7 +125,10 @@ def shrunk_within(statistics: ClassStatistics, shrinkage: float | str = "auto") 
     >>> statistics.within[0].diagonal(), shrunk_within(statistics)[0].diagonal()
     (tensor([1., 0.], dtype=torch.float64), tensor([ 1.0000, 42.5000], dtype=torch.float64))
     """
-    variance, varies = _total_variance(statistics)
+    return _shrunk_within(statistics, shrinkage, *_total_variance(statistics))
+
+
+def _shrunk_within(statistics: ClassStatistics, shrinkage: float | str, variance: Tensor, varies: Tensor) -> Tensor:
     Sw = statistics.within
     spread = varies & (Sw.diagonal(dim1=-2, dim2=-1) > _FLOOR * variance)  # [g, d]
     Sw = shrink(Sw * (spread[..., None] & spread[..., None, :]), statistics.total, shrinkage)
@@ -347,7 +351,7 @@ def align_to_classes(A: Tensor, deviations: Tensor, Sw: Tensor, present: Tensor 
     centre = deviations.sum(-2, keepdim=True) / seen.sum(-2, keepdim=True).clamp_min(1)
     Z = ((deviations - centre) * seen) @ A  # [..., c, k]
     U, s, Vt = torch.linalg.svd(Z, full_matrices=False)
-    spread = torch.einsum("...dk,...de,...ek->...k", A, Sw, A).amax(-1, keepdim=True).sqrt()
+    spread = (A * (Sw @ A)).sum(-2).amax(-1, keepdim=True).clamp_min(0).sqrt()
     informative = s > 1e-6 * torch.maximum(s[..., :1], spread)
     return A @ (Vt.mT * informative[..., None, :]) @ (U * seen).mT
 

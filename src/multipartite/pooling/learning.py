@@ -417,7 +417,6 @@ class SupervisedLayer(Pool):
                 self.deallocate()  # what cannot be used does not decide the channels either
             raise
 
-    @torch.no_grad()
     def _learn(self, seen: Seen, *buffers: Tensor | None) -> None:
         if torch._C._current_graph_task_id() != -1:
             return  # inside a backward pass: a checkpointed forward that is computed again
@@ -504,6 +503,7 @@ class SupervisedLayer(Pool):
             raise InputError(f"labels must be as many as images, got {len(labels)} labels for a batch of {len(seen.x)}")
         return labels
 
+    @torch.no_grad()
     def _take_in(self, seen: Seen, labels: Labels, turns: int, kept: float, target: ClassStatistics) -> bool:
         """Let the statistics forget, and learn from a batch; whether there was something to learn from."""
         places = self._places(len(seen.x), seen.spatial, turns)
