@@ -1,6 +1,6 @@
-"""How often to refit, and how many pixels to look at: error and cost of the choices, on LeNet and MNIST.
+"""How often to learn and to refit, and how many pixels to look at: error and cost of the choices, on LeNet and MNIST.
 
-    python benchmarks/refit.py [--images 3000] [--epochs 4] [--seeds 2] [--only stochastic]
+    python benchmarks/refit.py [--images 3000] [--epochs 4] [--seeds 2] [--only hard]
 
 Every setting trains the same network on the same images, an epoch of each in turn, in one process and one thread. The
 error is on 2,000 images held out of the training set; the cost is the processor's time of an epoch against that of
@@ -21,14 +21,15 @@ from multipartite.experiments.data import Dataset, load
 from multipartite.experiments.run.networks import build
 
 HELD_OUT, BATCH = 2000, 100
-# (updates between refits, pixels of a batch); 20 and 2048 are the defaults
-CHOICES = [(1, 8192), (10, 8192), (10, None), (20, 1024), (20, 2048), (50, 8192)]
+# (updates between refits, updates between two that are learned from, pixels of a batch)
+CHOICES = [(1, 1, 2048), (20, 1, 2048), (20, 5, 1024), (20, 5, 2048), (20, 10, 2048), (40, 5, 2048), (40, 10, 2048)]
+WAYS = ("multipartite-printed:", "multipartite:", "multipartite:assignment=lines,focus=0.5,")
 SETTINGS = [
     "max",
     *(
-        f"multipartite:assignment={assignment},refit_every={every},max_rows={rows}"
-        for assignment in ("hard", "stochastic")
-        for every, rows in CHOICES
+        f"{way}refit_every={refit},learn_every={learn},max_rows={rows}"
+        for way in WAYS
+        for refit, learn, rows in CHOICES
     ),
 ]
 
