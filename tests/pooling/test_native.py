@@ -231,6 +231,19 @@ def test_windows_of_too_many_places_are_for_operations():
     assert native.handles(torch.zeros(1, 1, 20, 20), Window.of(15, dims=2))
 
 
+def assert_learn_the_same(layers, batches):
+    """Two layers of a kind, of which one learns by the kernel."""
+    for x, labels in batches:
+        for layer, used in zip(layers, (True, False), strict=True):
+            with native.use(used), mp.supervise(labels):
+                layer(x)
+    ours, theirs = (layer.statistics for layer in layers)
+    assert_close(ours.count, theirs.count)
+    assert_close(ours.mean, theirs.mean, rtol=1e-6, atol=1e-5)
+    assert_close(ours.within, theirs.within, rtol=1e-4, atol=1e-4)
+    assert layers[0].steps == layers[1].steps == len(batches)
+
+
 @pytest.mark.parametrize("max_rows", [None, 300])
 @pytest.mark.parametrize("channels", [7, 20, 64])
 @pytest.mark.parametrize("last", [False, True])
@@ -239,16 +252,9 @@ def test_a_layer_learns_the_same(channels, groups, last, max_rows):
     groups = channels if groups == "channels" else groups
     options = {"num_classes": 5, "groups": groups, "max_rows": max_rows, "learn_every": 1}
     layers = [mp.MultipartitePool2d(2, **options) for _ in range(2)]
-    for step in range(3):
-        x, labels = maps(2, channels, images=30, last=last, seed=step) + 3, torch.arange(30) % 4
-        for layer, used in zip(layers, (True, False), strict=True):
-            with native.use(used), mp.supervise(labels):
-                layer(x)
-    ours, theirs = (layer.statistics for layer in layers)
-    assert_close(ours.count, theirs.count)
-    assert_close(ours.mean, theirs.mean, rtol=1e-5, atol=1e-5)
-    assert_close(ours.within, theirs.within, rtol=1e-4, atol=1e-4)
-    assert layers[0].steps == layers[1].steps == 3
+    labels = torch.arange(30) % 4
+    batches = [(maps(2, channels, images=30, last=last, seed=step) + 3, labels) for step in range(3)]
+    assert_learn_the_same(layers, batches)
 
 
 @pytest.mark.parametrize("gather", [None, "max"])
@@ -260,15 +266,10 @@ def test_a_layer_learns_the_same_from_any_window(window, ceil_mode, dims, last, 
         getattr(mp, f"MultipartitePool{dims}d")(*window, ceil_mode=ceil_mode, num_classes=3, gather=gather, max_rows=50)
         for _ in range(2)
     ]
-    for step in range(8):  # a class is new in the sixth batch, which is learned from
-        x, labels = maps(dims, images=6, last=last, seed=step) + 100, torch.arange(6) % (2 + (step > 4))
-        for layer, used in zip(layers, (True, False), strict=True):
-            with native.use(used), mp.supervise(labels):
-                layer(x)
-    ours, theirs = (layer.statistics for layer in layers)
-    assert_close(ours.count, theirs.count)
-    assert_close(ours.mean, theirs.mean, rtol=1e-6, atol=1e-5)
-    assert_close(ours.within, theirs.within, rtol=1e-4, atol=1e-4)
+    # a class is new in the sixth batch, which is learned from
+    labels = [torch.arange(6) % (2 + (step > 4)) for step in range(8)]
+    batches = [(maps(dims, images=6, last=last, seed=step) + 100, labels[step]) for step in range(8)]
+    assert_learn_the_same(layers, batches)
 
 
 def test_learning_makes_no_map_whole(monkeypatch):

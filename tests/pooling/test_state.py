@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import multipartite as mp
-from multipartite.pooling.learning import Pending
+from multipartite.pooling.sharing import Pending
 from windows import activations, labelled, printed2d, same, snapshot, taught
 
 CRITERIA = ["kl", "bhattacharyya", "ttest", "information"]

@@ -890,11 +890,11 @@ enum { POOL, BACK, CHANNELS };
 /* 1 where all went well, 0 where torch's operations are to do it instead. */
 int multipartite_run(const job *j, int what) {
     fold f = {0};
-    int well = what != POOL || make_fold(j, &f);
+    int begun = what != POOL || make_fold(j, &f), well = begun; /* every thread has a `well` of its own, which is 1 first */
 #pragma omp parallel num_threads((int)j->threads) if (j->threads > 1) reduction(&& : well)
     {
         desk t;
-        int ready = make_desk(j, what == POOL ? &f : 0, &t);
+        int ready = begun && make_desk(j, what == POOL ? &f : 0, &t);
 #pragma omp for schedule(static)
         for (i64 i = 0; i < j->images; i++) {
             if (!ready || !well)
@@ -1106,10 +1106,11 @@ int multipartite_learn(const lesson *s) {
         number[j] += rows;
     }
     free(first.pixels);
+    int begun = well;
 #pragma omp parallel num_threads((int)s->threads) if (s->threads > 1) reduction(&& : well)
     {
         notebook b = {0};
-        well = well && make_notebook(s, d, width, &b);
+        well = begun && make_notebook(s, d, width, &b);
 #ifdef _OPENMP
         double *mine = found + omp_get_thread_num() * numbers;
 #else

@@ -119,7 +119,7 @@ def multipartite_pool(
     x, batched = window.as_batch(x)
     pooled = _pool(
         x,
-        lambda _: folded,
+        _learned_before(folded),
         window,
         gather,
         choice,
@@ -163,9 +163,13 @@ def _pool(
         )
         if pooled is not None:
             return pooled
-        learn = lambda _: folded  # noqa: E731
+        learn = _learned_before(folded)
     rest = (learn, window, how, choice, focus, groups, return_indices, training, generator)
     return _pool_by_operations(x, *rest) if at_once else by_images(lambda part: _pool_by_operations(part, *rest), x)
+
+
+def _learned_before(folded: Fold | None) -> Learn:
+    return lambda seen: folded
 
 
 def _pool_by_operations(
