@@ -32,7 +32,7 @@ from multipartite.pooling.window import Size, Window
 __all__ = ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d", "multipartite_pool"]
 
 GATHER, ASSIGNMENT = "max", "stochastic"  # what the evidence recommends; see results/
-LEARN_EVERY = 5  # statistics of LeNet then take less than a thirtieth of a step; see docs/performance.md
+LEARN_EVERY, REFIT_EVERY = 5, 40  # statistics then take about a thirtieth of LeNet's step; see docs/performance.md
 
 Learn = Callable[[Seen], Fold | None]  # learns from what is seen, and says what scores a pixel of it
 
@@ -291,7 +291,7 @@ class _MultipartitePool(SupervisedLayer):
         focus: float | str = "auto",
         momentum: float = 0.05,
         learn_every: int = LEARN_EVERY,
-        refit_every: int = 20,
+        refit_every: int = REFIT_EVERY,
         max_rows: int | None = 2048,
         rank: int | str | None = "auto",
         process_group: Any = None,
