@@ -98,6 +98,32 @@ def test_validation_errors_can_rank_instead(tmp_path):
         summarise([folder], "training")
 
 
+def test_means_are_of_the_seeds_that_all_have(tmp_path):
+    """More seeds of one pooling, easy or hard ones, change no rank."""
+    more = FIRST | {"max": [*FIRST["max"], 0.1, 0.1]}
+    alike, found = (summarise([made(tmp_path / name, first, THIRD)]) for name, first in (("a", FIRST), ("b", more)))
+    assert [(e.pooling, e.ranks, e.errors) for e in found.standings] == [
+        (e.pooling, e.ranks, e.errors) for e in alike.standings
+    ]
+    assert found.seeds == (3, 3)
+    page, _ = write_summary([tmp_path / "b"], tmp_path / "out")
+    assert "set-0 (3 seeds)" in page.read_text()
+    assert "set-0 (3 seeds)" in (tmp_path / "out" / "summary.md").read_text()
+
+
+def test_poolings_without_a_common_seed_are_refused(tmp_path):
+    made(tmp_path, FIRST, {"max": [5.0, 6.0]})
+    made_run(tmp_path / "set-1", "average", 7, 5.0)
+    with pytest.raises(InputError, match="set-1: average, max have no seed in common, ranks need one: train"):
+        summarise([tmp_path])
+
+
+def test_settings_of_a_family_are_compared_by_the_seeds_that_all_of_them_have(tmp_path):
+    one = {"max": [5.0, 6.0, 7.0], "multipartite:groups=2": [4.0, 5.0, 6.1], "multipartite": [4.5, 5.5, 6.5, 0.1, 0.1]}
+    found = summarise([made(tmp_path, one, one)], families=True)
+    assert next(each for each in found.standings if each.ours).settings == ("multipartite:groups=2",) * 2
+
+
 def test_of_a_family_the_best_setting_by_validation_counts(tmp_path):
     """Validation errors are made equal to the test errors; that they choose is seen where they are changed."""
     one = {"max": [5.0, 6.0, 7.0], "multipartite:groups=2": [4.0, 5.0, 6.1], "multipartite": [8.0, 9.0, 9.5]}

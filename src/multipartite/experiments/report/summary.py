@@ -1,7 +1,8 @@
 """The summary of several comparisons: mean ranks, wins and losses, what is told apart, error against cost.
 
-Ranks are taken over the poolings that all comparisons share, and what is told apart follows Demsar, see
-:mod:`multipartite.experiments.report.ranks`. Where a rival is ahead of every multipartite pooling, that comes first.
+Ranks are taken over the poolings that all comparisons share, of their mean errors over the seeds that all of them have,
+and what is told apart follows Demsar, see :mod:`multipartite.experiments.report.ranks`. Where a rival is ahead of every
+multipartite pooling, that comes first.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from multipartite.errors import InputError, unknown
+from multipartite.errors import InputError, counted, unknown
 from multipartite.experiments.report.collection import BASELINE, Collection, collect
 from multipartite.experiments.report.estimates import difference
 from multipartite.experiments.report.figures import cost_figure, rank_figure
@@ -79,6 +80,7 @@ class Standing(Named):
 class Summary:
     """What several comparisons say together; `standings` go by mean rank.
 
+    `seeds` says of how many seeds the means of every comparison are: those that all its ranked poolings have.
     `left_out` gives, by pooling, the comparisons that lack it, `warnings` what else is missing. `p` is the probability
     by chance of ranks that differ this much (None for too few), and mean ranks are told apart where they differ by
     more than `critical`.
@@ -86,6 +88,7 @@ class Summary:
 
     part: str
     comparisons: tuple[str, ...]
+    seeds: tuple[int, ...]
     standings: tuple[Standing, ...]
     left_out: dict[str, tuple[str, ...]]
     warnings: tuple[str, ...]
@@ -131,6 +134,11 @@ class Summary:
     def priced(self) -> bool:
         """Whether error and time are known as multiples of max pooling's."""
         return all(each.relative is not None and each.time is not None for each in self.standings)
+
+    @property
+    def titles(self) -> list[str]:
+        """Comparisons, with how many seeds their means are of."""
+        return [f"{name} ({counted(n, 'seed')})" for name, n in zip(self.comparisons, self.seeds, strict=True)]
 
     @property
     def best_ranks(self) -> list[float]:
@@ -248,7 +256,8 @@ def summarise(folders: Sequence[Path | str], part: str = "test", *, families: bo
             f"the comparisons share {len(shared)} poolings ({', '.join(shared) or 'none'}), ranks need two: "
             f"train the same poolings in {', '.join(map(str, places))}"
         )
-    means = [[statistics.fmean(table[pooling].values()) for pooling in shared] for table in errors.values()]  # [N][k]
+    seeds = {name: _common_seeds(name, {p: table[p] for p in shared}) for name, table in errors.items()}
+    means = [_means(table, shared, seeds[name]) for name, table in errors.items()]  # [N][k]
     each_rank = ranks(means)
     times = _times(tables.values(), shared)
     pairs = {(one, two): _tally(errors.values(), one, two) for one in shared for two in shared if one != two}
@@ -271,6 +280,7 @@ def summarise(folders: Sequence[Path | str], part: str = "test", *, families: bo
     return Summary(
         part=part,
         comparisons=tuple(names),
+        seeds=tuple(map(len, seeds.values())),
         standings=tuple(sorted(standings, key=lambda each: (each.rank, each.pooling))),
         left_out={pooling: lack for pooling, lack in lacking.items() if lack},
         warnings=tuple(warning for name, collection in found.items() for warning in _missing(name, collection)),
@@ -284,12 +294,31 @@ def _chosen(name: str, collection: Collection, families: bool) -> dict[str, str]
     """Which word stands for each row: itself, or of a family the one with the lowest mean validation error."""
     if not families:
         return {word: word for word in collection.runs}
-    means = {w: statistics.fmean(e.values()) for w, e in _errors(name, collection.summaries, "validation").items()}
-    found: dict[str, str] = {}
-    for word in sorted(means, key=lambda word: (means[word], word)):
+    errors = _errors(name, collection.summaries, "validation")
+    settings: dict[str, list[str]] = {}
+    for word in sorted(errors):
         names = dict.fromkeys(each.name for each in Places.parse(word).words)
-        found.setdefault("|".join(names), word)
+        settings.setdefault("|".join(names), []).append(word)
+    found: dict[str, str] = {}
+    for family, words in settings.items():
+        seeds = _common_seeds(name, {word: errors[word] for word in words})
+        means = dict(zip(words, _means(errors, words, seeds), strict=True))
+        found[family] = min(words, key=means.__getitem__)
     return found
+
+
+def _common_seeds(name: str, errors: Mapping[str, Mapping[int, float]]) -> list[int]:
+    """Seeds that all of some poolings have: a seed has its own validation images, easy or hard."""
+    common = sorted(set.intersection(*(set(seeds) for seeds in errors.values())))
+    if not common:
+        raise InputError(
+            f"{name}: {', '.join(errors)} have no seed in common, ranks need one: train them with the same"
+        )
+    return common
+
+
+def _means(errors: Mapping[str, Mapping[int, float]], words: Iterable[str], seeds: Sequence[int]) -> list[float]:
+    return [statistics.fmean(errors[word][seed] for seed in seeds) for word in words]
 
 
 def _errors(name: str, table: Mapping[str, Mapping[int, Finished]], part: str) -> dict[str, dict[int, float]]:
