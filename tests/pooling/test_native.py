@@ -1,7 +1,9 @@
 """The compiled kernel against the operations of torch that it stands in for."""
 
+import copy
 import itertools
 import math
+import pickle
 
 import pytest
 import torch
@@ -291,3 +293,94 @@ def test_a_batch_that_is_not_finite_is_refused(value, size):
         with pytest.warns(mp.errors.MultipartiteWarning, match="refused a batch"):
             layer(x)
     assert torch.equal(layer.statistics.scatter, before)
+
+
+def taught_layer(**options):
+    pool = mp.MultipartitePool2d(2, num_classes=3, **options).train()
+    with mp.supervise(torch.tensor([0, 1, 2])):
+        pool(maps(2, last=True).relu())
+    return pool.eval()
+
+
+def assert_evaluates_as_the_operations_do(pool, x):
+    with torch.no_grad():
+        ours = [pool(x) for _ in range(3)]  # the first gets ready, unless it was so before; the others are served
+        with native.use(False):
+            expected = pool(x)
+        again = pool(x), pool(x)
+    for each in (*ours, *again):
+        assert_close(each, expected, atol=1e-5, rtol=1e-5, check_stride=False, equal_nan=True)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"assignment": "hard", "gather": None},
+        {"assignment": "lines", "focus": 0.5},
+        {"assignment": "lines", "focus": "auto", "criterion": "information"},
+        {"assignment": "lines", "focus": 0.0},
+        {"criterion": "energy", "groups": 3},
+        {"criterion": "ttest"},
+        {"temperature": math.inf},
+    ],
+    ids=str,
+)
+def test_a_layer_that_is_ready_does_what_it_did(options, last):
+    pool, x = taught_layer(**options), maps(2, last=last, seed=1).relu()
+    assert_evaluates_as_the_operations_do(pool, x)
+    assert_evaluates_as_the_operations_do(pool, x[:2])
+    assert_evaluates_as_the_operations_do(pool, maps(2, last=not last, seed=2).relu())
+
+
+def test_a_layer_is_ready_anew_when_it_has_changed():
+    pool, x = taught_layer(), maps(2, last=True, seed=1).relu()
+    assert_evaluates_as_the_operations_do(pool, x)
+    other = taught_layer()
+    with mp.supervise(torch.tensor([2, 1, 0])):
+        other.train()(5 * x)
+    other.refit()
+    changes = [
+        lambda: pool.load_state_dict(other.state_dict()),
+        lambda: pool.factor.mul_(torch.arange(1.0, 13.0)[:, None]),
+        lambda: setattr(pool, "temperature", 0.5),
+        lambda: setattr(pool, "assignment", "hard"),
+        lambda: setattr(pool, "gather", None),
+        lambda: pool.double().float().factor.mul_(torch.arange(12.0, 0.0, -1.0)[:, None] ** 3),
+    ]
+    for change in changes:
+        change()
+        assert_evaluates_as_the_operations_do(pool, x)
+    pool.reset()
+    with pytest.warns(mp.errors.MultipartiteWarning, match="has seen no labels yet"):
+        pool(x)
+    assert_evaluates_as_the_operations_do(pool, x)
+
+
+def test_a_second_evaluation_decides_nothing_anew(monkeypatch):
+    pool, x = taught_layer(), maps(2, last=True, seed=1).relu()
+    expected = pool(x)
+    monkeypatch.setattr("multipartite.pooling.multipartite._pool", None)
+    assert_close(pool(x), expected)
+
+
+def test_a_layer_that_is_ready_leaves_strange_numbers_and_gradients_to_the_others():
+    pool, x = taught_layer(), maps(2, last=True, seed=1).relu()
+    assert_evaluates_as_the_operations_do(pool, x)
+    strange = x.clone()
+    strange[0, 0, 0, 0] = math.nan
+    assert_evaluates_as_the_operations_do(pool, strange)
+    followed = x.clone().requires_grad_()
+    pool(followed).sum().backward()
+    assert followed.grad is not None
+    assert torch.func.vmap(pool)(x[:, None]).shape == (3, 1, 12, 5, 4)
+
+
+def test_being_ready_is_neither_copied_nor_saved():
+    pool, x = taught_layer(), maps(2, last=True, seed=1).relu()
+    before = set(pool.state_dict())
+    assert_evaluates_as_the_operations_do(pool, x)
+    assert set(pool.state_dict()) == before
+    for copied in (copy.deepcopy(pool), pickle.loads(pickle.dumps(pool))):
+        assert_evaluates_as_the_operations_do(copied, x)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -147,8 +148,7 @@ def _pool(
     at_once: bool = True,
 ) -> Any:
     """Gather and choose, for a batch (N, C, *spatial); `focus` is asked for after `learn`, which may teach it."""
-    plain = how in (None, "max") and choice.assignment != "soft" and not return_indices
-    if plain and native.handles(x, window):
+    if _by_kernel(x, window, how, choice, return_indices):
         steps = native.steps_of(window, how is not None, tuple(x.shape[2:]))
         folded = None if choice.blind else learn(Seen(x.detach(), None if how is None else window))
         pooled = native.pool(
@@ -166,6 +166,12 @@ def _pool(
         learn = _learned_before(folded)
     rest = (learn, window, how, choice, focus, groups, return_indices, training, generator)
     return _pool_by_operations(x, *rest) if at_once else by_images(lambda part: _pool_by_operations(part, *rest), x)
+
+
+def _by_kernel(x: Tensor, window: Window, how: str | None, choice: Choice, return_indices: bool) -> bool:
+    """Whether the compiled kernel can pool x, as far as can be told before its numbers are looked at."""
+    plain = how in (None, "max") and choice.assignment != "soft" and not return_indices
+    return plain and native.handles(x, window)
 
 
 def _learned_before(folded: Fold | None) -> Learn:
@@ -245,6 +251,22 @@ def _scores(seen: Seen, folded: Fold | None, *, groups: int, ordinal: bool) -> T
 
 def _first(pooled: Any) -> Any:
     return tuple(part[0] for part in pooled) if isinstance(pooled, tuple) else pooled[0]
+
+
+class _Ready(NamedTuple):
+    """What a layer is ready for, and with which factor and settings."""
+
+    pooling: native.Ready
+    factor: Tensor | None
+    settings: tuple[Any, ...]
+
+    def serves(self, layer: _MultipartitePool, x: Tensor) -> bool:
+        """Whether it is still what the layer would do, and x such a map."""
+        return layer.factor is self.factor and layer._settings() == self.settings and self.pooling.takes(x)
+
+
+# by layer, and not in it: it is neither to be copied nor to be saved with the layer
+_READY: weakref.WeakKeyDictionary[_MultipartitePool, _Ready] = weakref.WeakKeyDictionary()
 
 
 class _Chosen:
@@ -341,6 +363,11 @@ class _MultipartitePool(SupervisedLayer):
 
     def pool(self, x: Tensor) -> Any:
         """Pool x; in training, learn from the labels of :func:`multipartite.supervise` first."""
+        evaluates = not (self.training or self.fitting or torch.compiler.is_compiling())
+        if evaluates and (ready := _READY.get(self)) is not None and ready.serves(self, x):
+            pooled = ready.pooling(x)
+            if pooled is not None:
+                return pooled
         x, batched = self.window.as_batch(x)
         self._check_channels(x.shape[1])
         pooled = _pool(
@@ -356,7 +383,23 @@ class _MultipartitePool(SupervisedLayer):
             self.generator,
             at_once=self.training or self.fitting,
         )
+        if evaluates and batched:
+            self._prepare(x)
         return pooled if batched else _first(pooled)
+
+    def _prepare(self, x: Tensor) -> None:
+        """Be ready for maps like x, where the kernel pools them."""
+        _READY.pop(self, None)
+        settled = self.informed or not self.learns or self.choice.blind
+        if settled and _by_kernel(x, self.window, self.gather, self.choice, self.return_indices):
+            steps = native.steps_of(self.window, self.gather is not None, tuple(x.shape[2:]))
+            pooling = native.Ready(x, steps, self.choice, self._focus(), self.fold(), self.groups)
+            if pooling.lasts:
+                _READY[self] = _Ready(pooling, self.factor, self._settings())
+
+    def _settings(self) -> tuple[Any, ...]:
+        """Name what decides how a map is pooled in evaluation, but for the numbers of the factor."""
+        return (self.window, self.gather, self.choice, self.groups, self.return_indices, self.informed, self.kept)
 
     def _learned(self, seen: Seen) -> Fold | None:
         """Learn from the map, where there is something to learn; then say what scores a pixel of it."""

@@ -28,7 +28,7 @@ from multipartite.pooling.choose import Choice, uniform, uniform_like
 from multipartite.pooling.window import Window
 from multipartite.statistics import ClassStatistics
 
-__all__ = ["Steps", "available", "gather_max", "handles", "learn", "pool", "pool_channels", "steps_of", "use"]
+__all__ = ["Ready", "Steps", "available", "gather_max", "handles", "learn", "pool", "pool_channels", "steps_of", "use"]
 
 _POOL, _BACK, _CHANNELS = range(3)
 _BLIND, _ENERGY, _QUADRATIC, _INFORMATION, _GIVEN = range(5)
@@ -126,10 +126,17 @@ def handles(x: Tensor, window: Window) -> bool:
         and available()
         and math.prod(window.kernel_size) < _NOWHERE
         and (x.is_contiguous() or is_channels_last(x))
-        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+        and _is_plain(x)
+        and x.numel() < 1 << 31
+    )
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether x is in no transform and nobody follows what becomes of it but autograd."""
+    return (
+        not torch._C._functorch.is_functorch_wrapped_tensor(x)
         and torch.autograd.forward_ad._current_level < 0
         and not torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
-        and x.numel() < 1 << 31
     )
 
 
@@ -216,41 +223,112 @@ def pool(
     out = steps.out
     job, kept = _job(x, steps, groups), [x]
     _score_by(fold, x.detach(), job, choice, steps, kept)
+    picks = _choose_by(choice, focus, job, steps, kept, training=training)
+    if job.choice == _DRAW_LINES:
+        for axis, m in enumerate(out, start=3 - len(out)):
+            if not job.whole[axis]:
+                job.uniform[axis] = _kept(uniform((len(x), groups, m), x, generator), kept)
+    elif job.choice == _DRAW:
+        job.uniform[0] = _kept(uniform((len(x), groups, *out), x, generator), kept)
+    return _pooled(x, job, steps, _POOL, chosen=picks, places=picks and steps.gathers)
+
+
+def _choose_by(
+    choice: Choice, focus: float | Tensor, job: _Job, steps: Steps, kept: list[Tensor], *, training: bool
+) -> bool:
+    """Say what becomes of the scored map; whether pixels are picked."""
     picks = choice.assignment == "hard" or (training and choice.draws)
     if choice.assignment == "lines":
         job.choice = _DRAW_LINES if picks else _EXPECTED_LINES
-        job.focus = _kept(focus if isinstance(focus, Tensor) else _same(float(focus), groups), kept)
-        for axis, (m, stays) in enumerate(zip(out, steps.whole, strict=True), start=3 - len(out)):
+        job.focus = _kept(focus if isinstance(focus, Tensor) else _same(float(focus), job.groups), kept)
+        for axis, stays in enumerate(steps.whole, start=3 - len(steps.whole)):
             job.whole[axis] = stays
-            if picks and not stays:
-                job.uniform[axis] = _kept(uniform((len(x), groups, m), x, generator), kept)
     else:
         job.choice = _BEST if choice.assignment == "hard" else _DRAW if picks else _EXPECTATION
         job.power = 1 / choice.temperature
-        if job.choice == _DRAW:
-            job.uniform[0] = _kept(uniform((len(x), groups, *out), x, generator), kept)
-    return _pooled(x, job, steps, _POOL, chosen=picks, places=picks and steps.gathers)
+    return picks
+
+
+class Ready:
+    """A pooling in evaluation that is ready for maps like one that it has met: what there is to decide is decided.
+
+    A layer calls it where a network takes a few milliseconds, of which deciding anew would be some hundredths. The
+    numbers of the fold are read where they lie, so that a refit needs no new one.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, C, *spatial)
+        A map that :func:`handles` takes.
+    steps, choice, focus, fold, groups
+        As in :func:`pool`.
+
+    Examples
+    --------
+    >>> x = torch.tensor([[[[1.0, 0.0], [0.0, 2.0]]]])
+    >>> ready = Ready(x, steps_of(Window.of(2, dims=2), True, (2, 2)), Choice("hard"), 0.0, None, 1)
+    >>> ready.takes(x), ready.takes(x[..., :1])
+    (True, False)
+    """
+
+    def __init__(
+        self, x: Tensor, steps: Steps, choice: Choice, focus: float | Tensor, fold: Fold | None, groups: int
+    ) -> None:
+        self.shape, self.strides, self.out = x.shape, x.stride(), steps.out
+        self.job, self.kept = _job(x, steps, groups), list[Tensor]()
+        self.lasts = _scoring(fold, choice) != _GIVEN  # scores that torch makes are those of one map
+        if self.lasts:
+            _score_by(fold, x, self.job, choice, steps, self.kept)
+            self.picks = _choose_by(choice, focus, self.job, steps, self.kept, training=False)
+            read = () if fold is None or choice.blind else (fold.factor, fold.offset, fold.log_prior, focus)
+            # what had to be copied would not change with a refit
+            self.lasts = all(any(part is one for one in self.kept) for part in read if isinstance(part, Tensor))
+
+    def takes(self, x: Tensor) -> bool:
+        """Whether a map is like the one that this is ready for, and nothing is asked but its values."""
+        return (
+            x.shape == self.shape
+            and x.stride() == self.strides
+            and type(x) is Tensor
+            and x.dtype == torch.float32
+            and x.is_cpu
+            and not (x.requires_grad and torch.is_grad_enabled())
+            and _is_plain(x)
+            and available()
+        )
+
+    def __call__(self, x: Tensor) -> Tensor | None:
+        """Pool x; None where its numbers, not finite or too large to score, are for torch to deal with."""
+        job, values = _Job.from_buffer_copy(self.job), _empty(x, self.out)
+        job.x, job.values = x.data_ptr(), values.data_ptr()
+        if self.picks:
+            chosen = torch.empty((len(x), job.groups, *self.out), dtype=torch.int32)
+            job.chosen = chosen.data_ptr()
+        return values if _run(job, _POOL) else None
 
 
 def _score_by(fold: Fold | None, x: Tensor, job: _Job, choice: Choice, steps: Steps, kept: list[Tensor]) -> None:
     """Say what scores a pixel; a factor that is wide, or of a form of its own, multiplies by torch's operations."""
-    if choice.blind:
-        job.scoring = _BLIND
-        return
-    told = [False] if fold is None else [True] if fold.informed else fold.tells_apart().tolist()
-    if fold is None or not any(told):
-        job.scoring = _ENERGY
-    elif all(told) and type(fold.form) in _FORMS and (fold.offset is None or fold.factor.shape[-1] <= _NARROW):
-        job.scoring, job.rank = _FORMS[type(fold.form)], fold.factor.shape[-1]
+    job.scoring = _scoring(fold, choice)
+    if fold is not None and job.scoring in _FORMS.values():
+        job.rank = fold.factor.shape[-1]
         for name in ("factor", "offset", "log_prior"):
             if (part := getattr(fold, name)) is not None:
                 setattr(job, name, _kept(part, kept))
-    else:
-        job.scoring = _GIVEN
+    elif job.scoring == _GIVEN:
         y = gather_max(x, steps.window, steps.scored) if steps.gathers else x
         if y is not None:
             scores = score_map(y, fold, groups=job.groups, ordinal=choice.assignment == "hard")
             job.scores = _kept(scores, kept)
+
+
+def _scoring(fold: Fold | None, choice: Choice) -> int:
+    if choice.blind:
+        return _BLIND
+    told = [False] if fold is None else [True] if fold.informed else fold.tells_apart().tolist()
+    if fold is None or not any(told):
+        return _ENERGY
+    narrow = fold.offset is None or fold.factor.shape[-1] <= _NARROW
+    return _FORMS.get(type(fold.form), _GIVEN) if all(told) and narrow else _GIVEN
 
 
 def gather_max(x: Tensor, window: Window, gathered: tuple[int, ...]) -> Tensor | None:
