@@ -23,7 +23,7 @@ from multipartite.pooling.window import Window
 from windows import LAYERS, LAYOUTS, MAX_POOL, UNPOOL, activations, bounded, labelled, lay_out, problems
 
 DIMS = [1, 2, 3]
-HOW = ["max", "average", "stochastic"]
+HOW = ["max", "blur", "average", "stochastic"]
 
 
 def pixels_of(window, place, spatial):
@@ -35,8 +35,19 @@ def pixels_of(window, place, spatial):
     return list(itertools.product(*axes))
 
 
+def smoothed_in_loops(y):
+    """Weights 1, 2, 1 along every axis, reflected at the ends."""
+    for axis in range(2, y.ndim):
+        n, lines = y.shape[axis], y.unbind(axis)
+        at = [lines[abs(i) if i < n else 2 * (n - 1) - i] if n > 1 else lines[0] for i in range(-1, n + 1)]
+        y = torch.stack([(at[i] + 2 * at[i + 1] + at[i + 2]) / 4 for i in range(n)], axis)
+    return y
+
+
 def in_loops(x, window, how):
     """The gathered map, pixel by pixel."""
+    if how == "blur":
+        return smoothed_in_loops(in_loops(x, window, "max"))
     size = window.gathered_size(x.shape[2:])
     out = x.new_zeros(*x.shape[:2], *size)
     for n, c in itertools.product(*map(range, x.shape[:2])):
@@ -116,6 +127,31 @@ def test_the_gradient_is_that_of_max_pooling_to_the_bit_where_nothing_is_summed(
     (multipartite_pool(one, equal_scores(x), 2, gather="max", assignment="hard") * weights).sum().backward()
     (MAX_POOL[dims](two, 2) * weights).sum().backward()
     assert torch.equal(one.grad, two.grad)
+
+
+@pytest.mark.parametrize("dims", DIMS)
+@given(data=st.data())
+@bounded
+def test_equal_scores_and_hard_on_a_smoothed_map_are_blur_pooling_with_three_taps(dims, data):
+    x, groups, window = data.draw(problems(dims=dims))
+    one, two = (t.clone().requires_grad_() for t in (x, x))
+    out = multipartite_pool(one, equal_scores(x, groups), **window, gather="blur", assignment="hard")
+    expected = mp.functional.blur_pool(two, **window, width=3)
+    torch.testing.assert_close(out, expected)
+    weights = activations(*out.shape, seed=1, dtype=x.dtype)
+    (out * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(one.grad, two.grad)
+
+
+@pytest.mark.parametrize("assignment", ["soft", "stochastic", "lines"])
+@pytest.mark.parametrize("dims", DIMS)
+def test_uniform_choices_of_a_smoothed_map_evaluate_to_blur_pooling_with_four_taps(dims, assignment):
+    x = activations(2, 3, *[9] * dims)
+    how = {"gather": "blur", "assignment": assignment, "temperature": math.inf, "focus": 0.0}
+    out, expected = multipartite_pool(x, None, 2, **how), mp.functional.blur_pool(x, 2, width=4)
+    inner = (..., *[slice(0, -1)] * dims)  # at the end an even filter is reflected another way
+    torch.testing.assert_close(out[inner], expected[inner])
 
 
 @pytest.mark.parametrize("assignment", ["soft", "stochastic"])

@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -39,6 +40,10 @@ def pooled(x, used, function, *sizes, **options):
     return y, torch.autograd.grad((y * slope).sum(), x)[0]
 
 
+def gathered_pool(how, x, *sizes, **options):
+    return mp.functional.multipartite_pool(x, None, *sizes, gather=how, **options)
+
+
 def assert_same(x, function, *sizes, **options):
     ours, theirs = (pooled(x, used, function, *sizes, **options) for used in (True, False))
     for one, two in zip(ours, theirs, strict=True):
@@ -47,7 +52,7 @@ def assert_same(x, function, *sizes, **options):
 
 
 @pytest.mark.parametrize("assignment", ["hard", "stochastic", "lines"])
-@pytest.mark.parametrize("how", [None, "max"])
+@pytest.mark.parametrize("how", [None, "max", "blur"])
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_the_kernel_pools_as_the_operations_do(dims, how, assignment):
     for window, ceil, groups, training, score, last in itertools.product(
@@ -187,17 +192,15 @@ def test_any_number_of_threads_gives_the_same_bits():
         assert torch.equal(grad, found[0][1])
 
 
-@pytest.mark.parametrize("function", ["multipartite_pool", "stochastic_pool"])
+@pytest.mark.parametrize("how", ["max", "blur", "stochastic"])
 @pytest.mark.parametrize("last", [False, True])
-def test_a_gradient_of_the_gradient(function, last):
+def test_a_gradient_of_the_gradient(how, last):
     x = maps(2, last=last).requires_grad_(True)
-    arguments = (None, 3, 2, 1) if function == "multipartite_pool" else (3, 2, 1)
+    pool = mp.functional.stochastic_pool if how == "stochastic" else partial(gathered_pool, how)
 
     def twice(used):
         with native.use(used):
-            y = getattr(mp.functional, function)(
-                x.relu(), *arguments, training=True, generator=torch.Generator().manual_seed(0)
-            )
+            y = pool(x.relu(), 3, 2, 1, training=True, generator=torch.Generator().manual_seed(0))
         (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
         return torch.autograd.grad(first.square().sum(), x)[0]
 
@@ -259,7 +262,7 @@ def test_a_layer_learns_the_same(channels, groups, last, max_rows):
     assert_learn_the_same(layers, batches)
 
 
-@pytest.mark.parametrize("gather", [None, "max"])
+@pytest.mark.parametrize("gather", [None, "max", "blur"])
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize(("window", "ceil_mode"), [*((w, False) for w in WINDOWS), ((3, 2, 1, 1), True)])
@@ -322,6 +325,7 @@ def assert_evaluates_as_the_operations_do(pool, x):
         {"assignment": "lines", "focus": "auto", "criterion": "information"},
         {"assignment": "lines", "focus": 0.0},
         {"criterion": "energy", "groups": 3},
+        {"gather": "blur"},
         {"criterion": "ttest"},
         {"temperature": math.inf},
     ],

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from multipartite.errors import InputError
 from multipartite.instance_ranking import as_channels_last, is_channels_last
 from multipartite.pooling.gather import gather
-from multipartite.pooling.window import Pool, Size, Window, widened
-from multipartite.statistics import full_precision
+from multipartite.pooling.smooth import smooth
+from multipartite.pooling.window import Pool, Size, Window
 
 __all__ = ["BlurPool1d", "BlurPool2d", "BlurPool3d", "blur_pool"]
-
-_CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def blur_pool(
@@ -33,10 +28,9 @@ def blur_pool(
 ) -> Tensor:
     """Pool without aliasing (Zhang, Making Convolutional Networks Shift-Invariant Again, 2019).
 
-    Every pixel takes the maximum of the window around it, at stride one. The map, reflected at its borders, is then
-    filtered with binomial weights along every axis (width 3: 1/4, 1/2, 1/4) and subsampled. An even filter reaches
-    one pixel further at the end than at the beginning, as in the author's code. A map that is smaller than the
-    filter is reflected as often as it takes.
+    Every pixel takes the maximum of the window around it, at stride one. The map is then filtered with binomial
+    weights and subsampled, as :func:`multipartite.pooling.smooth.smooth` does; an even filter reaches one pixel further
+    at the end than at the beginning, as in the author's code.
 
     Parameters
     ----------
@@ -63,34 +57,9 @@ def blur_pool(
 def _pool(x: Tensor, window: Window, width: int) -> Tensor:
     x, batched = window.as_batch(x)
     maps = as_channels_last(x) if window.dims == 2 else x  # in which torch pools and filters faster
-    y = _reflected(widened(gather(maps, window, "max")), width)
-    taps = y.new_tensor([math.comb(width - 1, i) / 2 ** (width - 1) for i in range(width)])
-    kernel = taps
-    for _ in range(window.dims - 1):
-        kernel = kernel[..., None] * taps
-    with full_precision(x):
-        weight = kernel.expand(y.shape[1], 1, *kernel.shape)
-        pooled = _CONV[window.dims](y, weight, stride=window.stride, groups=y.shape[1]).to(x.dtype)
+    pooled = smooth(gather(maps, window, "max"), width, window.stride)
     pooled = pooled if is_channels_last(x) else pooled.contiguous()
     return pooled if batched else pooled[0]
-
-
-def _reflected(y: Tensor, width: int) -> Tensor:
-    """Pad every axis by what the filter lacks, mirrored at the first and the last pixel."""
-    if width == 1:
-        return y
-    before, after = (width - 1) // 2, width // 2
-    if not torch.compiler.is_compiling() and min(y.shape[2:]) > after:  # a graph is for any size
-        return F.pad(y, [before, after] * (y.ndim - 2), mode="reflect")
-    z = y.movedim(1, -1) if is_channels_last(y) else y
-    first = 1 if z is not y else 2  # of the spatial dimensions
-    for axis in range(first, first + y.ndim - 2):
-        n = z.shape[axis]
-        place = torch.arange(n + width - 1, device=y.device) - before
-        period = torch.full_like(place, torch.sym_max(2 * (n - 1), 1))
-        place = place.remainder(period)
-        z = z.index_select(axis, torch.minimum(place, period - place))
-    return z.movedim(-1, 1) if first == 1 else z
 
 
 def _check(width: int) -> None:

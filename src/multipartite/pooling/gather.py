@@ -1,8 +1,8 @@
 """Gather, the first of two steps: at stride one, every pixel takes something from the window around it.
 
 Any pooling with a stride is two steps (the view of Zhai et al., S3Pool, 2017): gather, and then choose what stays of
-every cell of `stride` pixels. Max pooling gathers the maximum and keeps the first pixel of the cell; the paper's
-Alg. 3 gathers nothing and keeps the best pixel.
+every cell of `stride` pixels. Max pooling gathers the maximum and keeps the first pixel of the cell; blur pooling
+smooths what it gathers and keeps the first pixel; the paper's Alg. 3 gathers nothing and keeps the best pixel.
 
 Here the window keeps its kernel, padding and dilation and moves by one. With ``ceil_mode`` the map reaches as far as
 the last window of the stride does, so that the cells that tile it are as many as the outputs of ``nn.MaxPool``.
@@ -23,6 +23,7 @@ from multipartite.errors import unknown
 from multipartite.instance_ranking import as_channels_last, by_images, is_channels_last
 from multipartite.pooling import native
 from multipartite.pooling.choose import draw, expectation, pick, scattered, take, taken
+from multipartite.pooling.smooth import GATHERED_WIDTH, smooth
 from multipartite.pooling.window import Window, widened
 from multipartite.registry import Registry
 
@@ -53,9 +54,9 @@ def gather(
         Activations.
     window : Window
         Whose kernel, padding and dilation count; the stride tells how far the map reaches with ``ceil_mode``.
-    how : {"max", "average", "stochastic"}
-        What a pixel takes: the maximum, the mean without padding, or a draw after Zeiler and Fergus, whose
-        expectation it is in evaluation.
+    how : {"max", "blur", "average", "stochastic"}
+        What a pixel takes: the maximum; the mean of the maxima around it, weighted 1, 2, 1 along every axis; the mean
+        without padding; or a draw after Zeiler and Fergus, whose expectation it is in evaluation.
 
     Returns
     -------
@@ -73,12 +74,20 @@ def gather(
 
 def _maximum(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tensor:
     if not (x.requires_grad and torch.is_grad_enabled()):
-        y = native.gather_max(x, window, size) if native.handles(x, window) else None
+        y = native.gathered(x, window, "max", size) if native.handles(x, window) else None
         return _along_axes(x, window, size, -math.inf, torch.maximum) if y is None else y
     # torch's own for the gradient, all to the first of equals; it is fast where the channels lie side by side
     y = window.padded(as_channels_last(x), -math.inf, size)
     y = replace(window, padding=(0,) * window.dims, ceil_mode=False).highest(y)
     return y if is_channels_last(x) else y.contiguous()
+
+
+def _blurred(x: Tensor, window: Window, size: tuple[int, ...], *rest: Any) -> Tensor:
+    if not (x.requires_grad and torch.is_grad_enabled()) and native.handles(x, window):
+        y = native.gathered(x, window, "blur", size)
+        if y is not None:
+            return y
+    return smooth(_maximum(x, window, size, *rest), GATHERED_WIDTH)
 
 
 def _average(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tensor:
@@ -116,7 +125,9 @@ def _along_axes(
     return x
 
 
-GATHERS: Registry[Gather] = Registry("gather", {"max": _maximum, "average": _average, "stochastic": _stochastic})
+GATHERS: Registry[Gather] = Registry(
+    "gather", {"max": _maximum, "blur": _blurred, "average": _average, "stochastic": _stochastic}
+)
 
 
 # The maximum at chosen pixels alone

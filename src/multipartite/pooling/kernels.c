@@ -39,7 +39,7 @@ typedef struct {
     i64 images, channels, groups;
     i64 size[3], gathered[3], out[3]; /* of the map, of the map that is scored, of the output */
     window look, cells;               /* around every pixel at stride one; in which one pixel stays */
-    i64 gathers, channels_last, scoring, choice, rank, threads;
+    i64 gathers, smooths, channels_last, scoring, choice, rank, threads;
     i64 whole[3];      /* axes that keep all their lines */
     double power;      /* 1 / temperature */
     const float *x;    /* images */
@@ -49,7 +49,8 @@ typedef struct {
     const float *focus;      /* [groups] */
     float *values;           /* [images, channels, out], in the layout of x */
     int32_t *chosen;         /* [images, groups, out] */
-    uint8_t *places;         /* [images, out, channels]: in which place of its window a maximum was */
+    uint8_t *places;         /* [images, out, channels]: in which place of its window a maximum was; [images, gathered,
+                                channels] where maxima are smoothed */
     const float *grad;       /* as values */
     float *grad_x;           /* as x */
 } job;
@@ -198,6 +199,51 @@ static void gather(const job *j, const float *x, float *y, float *spare) {
     slide(x, wide, n[0] * n[1], C, n[2], m[2], w->kernel[2], w->padding[2], w->dilation[2]);
     if (high) slide(wide, tall, n[0], m[2] * C, n[1], m[1], w->kernel[1], w->padding[1], w->dilation[1]);
     if (deep) slide(tall, y, 1, m[1] * m[2] * C, n[0], m[0], w->kernel[0], w->padding[0], w->dilation[0]);
+}
+
+/* Pixels beside one of a line of n, reflected at the ends. */
+INLINE i64 before(i64 i, i64 n) { return i > 0 ? i - 1 : least(1, n - 1); }
+INLINE i64 after(i64 i, i64 n) { return i < n - 1 ? i + 1 : most(0, n - 2); }
+
+static void soften(const float *a, const float *b, const float *c, float *restrict to, i64 n) {
+    for (i64 i = 0; i < n; i++) to[i] = (a[i] + c[i]) * 0.25f + b[i] * 0.5f;
+}
+
+/* A map smoothed with the weights 1, 2, 1 along every axis, reflected at its ends, in `y`; `spare` holds two maps. */
+static void smooth(const i64 size[3], i64 C, const float *x, float *y, float *spare) {
+    i64 pixels = volume(size);
+    int last = size[0] > 1 ? 0 : size[1] > 1 ? 1 : 2;
+    for (int axis = 2; axis >= last; axis--) {
+        i64 n = size[axis], inner = C, outer = 1;
+        for (int a = 0; a < 3; a++)
+            if (a != axis) *(a < axis ? &outer : &inner) *= size[a];
+        float *to = axis == last ? y : spare + axis % 2 * pixels * C;
+        for (i64 o = 0; o < outer; o++)
+            for (i64 i = 0; i < n; i++) {
+                const float *line = x + o * n * inner;
+                soften(line + before(i, n) * inner, line + i * inner, line + after(i, n) * inner, to + (o * n + i) * inner,
+                       inner);
+            }
+        x = to;
+    }
+}
+
+/* The pixels that a smoothed one is a mean of, and their weights: as many as are returned, at most 27. */
+static int around(const i64 size[3], i64 z, i64 y, i64 x, i64 *pixels, float *weights) {
+    const i64 at[3] = {z, y, x};
+    int count = 1;
+    pixels[0] = 0, weights[0] = 1;
+    for (int axis = 0; axis < 3; axis++) {
+        i64 n = size[axis], i = at[axis], near[3] = {i, before(i, n), after(i, n)};
+        int many = n > 1 ? 3 : 1;
+        for (int k = many - 1; k >= 0; k--) /* the first third is read until the last */
+            for (int c = 0; c < count; c++) {
+                pixels[k * count + c] = pixels[c] * n + near[k];
+                weights[k * count + c] = many == 1 ? weights[c] : weights[c] * (k ? 0.25f : 0.5f);
+            }
+        count *= many;
+    }
+    return count;
 }
 
 /* Score */
@@ -557,6 +603,22 @@ INLINE void find_all(const float *x, i64 C, i64 d, i64 *pixels, const int32_t *w
     EACH_VECTOR(d, find, x, pixels, which, count, row, to, places);
 }
 
+/* Where every maximum of the gathered map y came from. */
+static void trace(const job *j, const float *x, float *y, uint8_t *places, const i64 *offsets, i64 *pixels,
+                  int32_t *which) {
+    i64 C = j->channels;
+    const i64 *n = j->gathered, *p = j->look.padding;
+    for (i64 z = 0; z < n[0]; z++)
+        for (i64 r = 0; r < n[1]; r++)
+            for (i64 q = 0; q < n[2]; q++, y += C, places += C) {
+                i64 count = look_at(&j->look, j->size, offsets, z - p[0], r - p[1], q - p[2], pixels, which);
+                if (count)
+                    FOR_USUAL(count, find_all, x, C, C, pixels, which, y, y, places);
+                else
+                    memset(places, NOWHERE, C);
+            }
+}
+
 /* The numbers of the chosen pixels, and where each maximum came from. */
 static void take(const job *j, const float *x, const float *y, const int32_t *chosen, float *values, uint8_t *places,
                  const i64 *offsets, i64 *pixels, int32_t *which) {
@@ -576,7 +638,12 @@ static void take(const job *j, const float *x, const float *y, const int32_t *ch
             int32_t plane = at / depth;
             i64 count = look_at(w, j->size, offsets, plane - p[0], row - plane * n[1] - p[1], at - row * width - p[2],
                                 pixels, which);
-            FOR_USUAL(count, find_all, x + g * d, C, d, pixels, which, from, to, places + i * C + g * d);
+            if (count) {
+                FOR_USUAL(count, find_all, x + g * d, C, d, pixels, which, from, to, places + i * C + g * d);
+            } else { /* nothing but padding */
+                memcpy(to, from, d * sizeof(float));
+                memset(places + i * C + g * d, NOWHERE, d);
+            }
         }
 }
 
@@ -673,7 +740,7 @@ static void expect_lines(const job *j, const float *y, const float *scores, floa
 /* One image after the other */
 
 typedef struct {
-    float *turned, *map, *spare, *scores, *work, *weights, *values;
+    float *turned, *map, *raw, *spare, *scores, *work, *weights, *values; /* `raw`: the map before it is smoothed */
     i64 *pixels, *look, *cells; /* pixels of a window, or lines; distances of the places of both windows */
     int32_t *which;             /* places of the pixels of a window */
     double *F;
@@ -692,8 +759,8 @@ static int make_desk(const job *j, const fold *f, desk *t) {
     for (int a = 0; a < 3; a++) lines += j->out[a] + j->gathered[a];
     i64 rows = j->size[0] * j->size[1] * j->gathered[2] + j->size[0] * j->gathered[1] * j->gathered[2];
     i64 spare = most(most(rows, 2 * m), o) * C, width = f ? (BLOCK + 1) * f->width : 0;
-    i64 size = (places + lines + look + cells) * sizeof(i64) + lines * sizeof(double) +
-               (n * C + m * C + spare + m * j->groups + width + 2 * places + lines + o * C) * sizeof(float);
+    i64 raw = j->smooths ? m * C : 0, size = (places + lines + look + cells) * sizeof(i64) + lines * sizeof(double) +
+               (n * C + m * C + raw + spare + m * j->groups + width + 2 * places + lines + o * C) * sizeof(float);
     if (size > room.size) {
         free(room.memory);
         room.memory = malloc(size);
@@ -707,6 +774,7 @@ static int make_desk(const job *j, const fold *f, desk *t) {
     t->F = (double *)p, p += lines * sizeof(double);
     t->turned = (float *)p, p += n * C * sizeof(float);
     t->map = (float *)p, p += m * C * sizeof(float);
+    t->raw = (float *)p, p += raw * sizeof(float);
     t->spare = (float *)p, p += spare * sizeof(float);
     t->scores = (float *)p, p += m * j->groups * sizeof(float);
     t->work = (float *)p, p += width * sizeof(float);
@@ -731,7 +799,8 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
     const float *y = x;
     if (j->gathers) {
         float *map = j->choice == WHOLE ? values : t->map;
-        gather(j, x, map, t->spare);
+        gather(j, x, j->smooths ? t->raw : map, t->spare);
+        if (j->smooths) smooth(j->gathered, C, t->raw, map, t->spare);
         y = map;
     }
     const float *scores = t->scores;
@@ -751,8 +820,9 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
         for (i64 g = 0; g < j->groups; g++)
             choose(j, j->scoring == BLIND ? 0 : scores + g * m, scale, image, g, chosen + g * o, t->cells, t->pixels,
                    t->which, t->weights, t->F);
-        take(j, x, y, chosen, values, j->places ? j->places + image * o * C : 0, t->look, t->pixels,
-             t->which);
+        uint8_t *places = j->places ? j->places + image * (j->smooths ? m : o) * C : 0;
+        take(j, x, y, chosen, values, j->smooths ? 0 : places, t->look, t->pixels, t->which);
+        if (j->smooths && places) trace(j, x, t->raw, places, t->look, t->pixels, t->which);
     }
     if (!j->channels_last) turn(values, j->values + image * o * C, o, C);
     return 1;
@@ -765,6 +835,29 @@ INLINE void send_few(float *here, const i64 *steps, i64 K, const uint8_t *places
     marks where = __builtin_convertvector(narrow, marks);
     for (i64 k = 0; k < K; k++)
         store(here + steps[k], load(here + steps[k]) + (lanes)((marks)from & (where == (int32_t)k)));
+}
+
+/* Add d numbers to a window, every one to the place that it came from. */
+INLINE void send(float *here, const i64 *steps, i64 K, int few, const uint8_t *places, const float *from, i64 d) {
+    i64 c = 0;
+    for (; few && c + LANES <= d; c += LANES) send_few(here + c, steps, K, places + c, load(from + c));
+    for (; c < d; c++) /* of single channels, some are negative and out of reach */
+        if (places[c] != NOWHERE) here[steps[places[c]] + c] += from[c];
+}
+
+/* The gradient of the gathered map [gathered, channels], of that of the chosen pixels of the smoothed one. */
+static void unsmooth(const job *j, const float *grad, i64 image, float *to) {
+    i64 C = j->channels, d = C / j->groups, o = volume(j->out), pixels[27];
+    const i64 *n = j->gathered;
+    int32_t depth = (int32_t)(n[1] * n[2]), width = (int32_t)n[2];
+    float weights[27];
+    memset(to, 0, volume(n) * C * sizeof(float));
+    for (i64 g = 0; g < j->groups; g++)
+        for (i64 i = 0; i < o; i++) {
+            int32_t at = j->chosen[(image * j->groups + g) * o + i];
+            int count = around(n, at / depth, at % depth / width, at % width, pixels, weights);
+            for (int k = 0; k < count; k++) add(to + pixels[k] * C + g * d, grad + i * C + g * d, weights[k], d);
+        }
 }
 
 /* Send the gradient of the chosen numbers back to where they came from. */
@@ -783,7 +876,16 @@ static void send_back(const job *j, desk *t, i64 image) {
     i64 steps[256] = {0}; /* how far a place is from the first, in numbers */
     for (i64 k = 0; j->places && k < K; k++) steps[k] = t->look[k] * C;
     memset(to, 0, n * C * sizeof(float));
-    for (i64 i = 0; i < o; i++)
+    if (j->smooths) {
+        unsmooth(j, grad, image, t->map);
+        const uint8_t *places = j->places + image * volume(map) * C;
+        for (i64 i = 0; i < volume(map); i++) {
+            i64 z = i / (map[1] * map[2]) - w->padding[0], y = i / map[2] % map[1] - w->padding[1];
+            float *here = to + ((z * size[1] + y) * size[2] + i % map[2] - w->padding[2]) * C;
+            send(here, steps, K, few, places + i * C, t->map + i * C, C);
+        }
+    }
+    for (i64 i = 0; i < o && !j->smooths; i++)
         for (i64 g = 0; g < j->groups; g++) {
             const float *from = grad + i * C + g * d;
             i64 z, y, x;
@@ -801,16 +903,7 @@ static void send_back(const job *j, desk *t, i64 image) {
                 add(here, from, 1, d);
                 continue;
             }
-            const uint8_t *places = j->places + (image * o + i) * C + g * d;
-            if (j->chosen && few) {
-                i64 c = 0;
-                for (; c + LANES <= d; c += LANES) send_few(here + c, steps, K, places + c, load(from + c));
-                for (; c < d; c++) here[steps[places[c]] + c] += from[c];
-            } else if (j->chosen)
-                for (i64 c = 0; c < d; c++) here[steps[places[c]] + c] += from[c];
-            else /* of single channels, some are negative and out of reach */
-                for (i64 c = 0; c < d; c++)
-                    if (places[c] != NOWHERE) here[steps[places[c]] + c] += from[c];
+            send(here, steps, K, few && j->chosen, j->places + (image * o + i) * C + g * d, from, d);
         }
     if (!j->channels_last) turn(to, j->grad_x + image * n * C, n, C);
 }
@@ -920,7 +1013,7 @@ typedef struct {
     i64 images, channels, groups, classes;
     i64 size[3], gathered[3]; /* of the map, and of the map that is learned from */
     window look;              /* around every pixel at stride one */
-    i64 gathers, channels_last, first, step, threads;
+    i64 gathers, smooths, channels_last, first, step, threads;
     const float *x;                 /* images */
     const i64 *labels;              /* [images] */
     double kept;                    /* share of what was seen before that still counts */
@@ -942,13 +1035,13 @@ static void add_rows(const float *z, i64 rows, i64 width, float *sum) {
 
 /* What a thread needs to learn from images. */
 typedef struct {
-    float *gram, *z, *sum; /* [d, width], [ROWS, width], [width] */
+    float *gram, *z, *sum, *near; /* [d, width], [ROWS, width], [width], [width] */
     i64 *pixels, *offsets;
     int32_t *which;
 } notebook;
 
 static int make_notebook(const lesson *s, i64 d, i64 width, notebook *b) {
-    i64 places = places_of(&s->look), numbers = (d + 4 + ROWS + 1) * width;
+    i64 places = places_of(&s->look), numbers = (d + 4 + ROWS + 2) * width;
     b->pixels = calloc(1, 2 * places * sizeof(i64) + places * sizeof(int32_t) + numbers * sizeof(float));
     if (!b->pixels) return 0;
     b->offsets = b->pixels + places;
@@ -956,6 +1049,7 @@ static int make_notebook(const lesson *s, i64 d, i64 width, notebook *b) {
     b->gram = (float *)(b->which + places);
     b->z = b->gram + (d + 4) * width;
     b->sum = b->z + ROWS * width;
+    b->near = b->sum + width;
     measure(&s->look, s->size, b->offsets);
     return 1;
 }
@@ -976,9 +1070,9 @@ INLINE void read_row(const float *x, i64 C, i64 d, i64 *pixels, const float *ori
     EACH_VECTOR(d, read_some, x, pixels, count, origin, row);
 }
 
-/* d channels, from the one at `first` on, of pixel `at` of the map that is learned from, about an origin. */
-static void read_pixel(const lesson *s, notebook *b, const float *x, i64 at, i64 first, i64 d, const float *origin,
-                       float *row) {
+/* d channels, from the one at `first` on, of pixel `at` of the gathered map, about an origin. */
+static void read_gathered(const lesson *s, notebook *b, const float *x, i64 at, i64 first, i64 d, const float *origin,
+                          float *row) {
     i64 n = volume(s->size), count = 1;
     b->pixels[0] = at;
     if (s->gathers) {
@@ -1002,6 +1096,24 @@ static void read_pixel(const lesson *s, notebook *b, const float *x, i64 at, i64
             }
             row[c] = most - origin[c] + odd;
         }
+    }
+}
+
+/* The same of the map that is learned from. */
+static void read_pixel(const lesson *s, notebook *b, const float *x, i64 at, i64 first, i64 d, const float *origin,
+                       float *row) {
+    const i64 *n = s->gathered;
+    i64 pixels[27], line = at / n[2];
+    float weights[27];
+    if (!s->smooths) {
+        read_gathered(s, b, x, at, first, d, origin, row);
+        return;
+    }
+    int count = around(n, line / n[1], line % n[1], at % n[2], pixels, weights);
+    fill(row, 0, d);
+    for (int k = 0; k < count; k++) {
+        read_gathered(s, b, x, pixels[k], first, d, origin, b->near);
+        add(row, b->near, weights[k], d);
     }
 }
 

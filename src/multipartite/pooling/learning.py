@@ -42,28 +42,38 @@ _PENDING = ("count", "mean", "scatter")
 
 @dataclass
 class Seen:
-    """What a layer looks at: a map, or the maximum around every pixel of it, which is made when it is needed whole.
+    """What a layer looks at: a map, or what is gathered from it, which is made when it is needed whole.
 
     Attributes
     ----------
     x : Tensor of shape (N, C, *spatial)
         The map.
     window : Window or None
-        Whose maximum is gathered; None where the map is looked at as it is.
+        In which something is gathered; None where the map is looked at as it is.
+    how : {"max", "blur"}
+        What is gathered.
     """
 
     x: Tensor
     window: Window | None = None
+    how: str = "max"
+
+    @property
+    def steps(self) -> native.Steps:
+        """How the map that is looked at comes about."""
+        size = tuple(self.x.shape[2:])
+        if self.window is None:
+            return native.steps_of(Window.of(1, dims=len(size)), None, size)
+        return native.steps_of(self.window, self.how, size)
 
     @property
     def spatial(self) -> tuple[int, ...]:
         """Spatial size of what is looked at."""
-        size = tuple(self.x.shape[2:])
-        return size if self.window is None else native.steps_of(self.window, True, size).scored
+        return tuple(self.x.shape[2:]) if self.window is None else self.steps.scored
 
     def of(self, images: Tensor) -> Tensor:
         """Look at some of the images."""
-        return images if self.window is None else gather(images, self.window, "max")
+        return images if self.window is None else gather(images, self.window, self.how)
 
     def whole(self) -> Tensor:
         """Look at all of them, once.
@@ -448,7 +458,7 @@ class SupervisedLayer(Pool):
         places = self._places(len(seen.x), seen.spatial, turns)
         plain = labels.soft is None and labels.weight is None and not labels.a_pixel
         simple = plain and native.handles(seen.x, self.window)
-        if simple and native.learn(seen.x, seen.window, labels.index, places, kept, target):
+        if simple and native.learn(seen.x, seen.steps, labels.index, places, kept, target):
             return True
         batch = self._summary(seen.whole(), labels, places)
         if batch is None:

@@ -86,7 +86,7 @@ def multipartite_pool(
         As in ``F.max_pool2d``; with ``gather="max"`` indices name, channel by channel, where the maximum came from.
     groups : int
         Number of groups where `factor` is None.
-    gather : {"max", "average", "stochastic", None}
+    gather : {"max", "blur", "average", "stochastic", None}
         What a pixel takes from its window first.
     assignment : {"stochastic", "lines", "hard", "soft"}
         What becomes of the scored map.
@@ -149,8 +149,8 @@ def _pool(
 ) -> Any:
     """Gather and choose, for a batch (N, C, *spatial); `focus` is asked for after `learn`, which may teach it."""
     if _by_kernel(x, window, how, choice, return_indices):
-        steps = native.steps_of(window, how is not None, tuple(x.shape[2:]))
-        folded = None if choice.blind else learn(Seen(x.detach(), None if how is None else window))
+        steps = native.steps_of(window, how, tuple(x.shape[2:]))
+        folded = None if choice.blind else learn(Seen(x.detach()) if how is None else Seen(x.detach(), window, how))
         pooled = native.pool(
             x,
             steps,
@@ -170,7 +170,7 @@ def _pool(
 
 def _by_kernel(x: Tensor, window: Window, how: str | None, choice: Choice, return_indices: bool) -> bool:
     """Whether the compiled kernel can pool x, as far as can be told before its numbers are looked at."""
-    plain = how in (None, "max") and choice.assignment != "soft" and not return_indices
+    plain = how in (None, "max", "blur") and choice.assignment != "soft" and not return_indices
     return plain and native.handles(x, window)
 
 
@@ -392,7 +392,7 @@ class _MultipartitePool(SupervisedLayer):
         _READY.pop(self, None)
         settled = self.informed or not self.learns or self.choice.blind
         if settled and _by_kernel(x, self.window, self.gather, self.choice, self.return_indices):
-            steps = native.steps_of(self.window, self.gather is not None, tuple(x.shape[2:]))
+            steps = native.steps_of(self.window, self.gather, tuple(x.shape[2:]))
             pooling = native.Ready(x, steps, self.choice, self._focus(), self.fold(), self.groups)
             if pooling.lasts:
                 _READY[self] = _Ready(pooling, self.factor, self._settings())
@@ -462,7 +462,7 @@ class MultipartitePool2d(_MultipartitePool, dims=2):
         How many classes the labels tell apart; not needed where no score of classes is looked at.
     num_channels : int, optional
         Known from the first forward or by ``load_state_dict`` where not given.
-    gather : {"max", "average", "stochastic", None}
+    gather : {"max", "blur", "average", "stochastic", None}
         What a pixel takes from the window around it before anything is chosen; None is the paper.
     assignment : {"stochastic", "lines", "hard", "soft"}
         What becomes of the scored map; "hard" is the paper's Alg. 3.

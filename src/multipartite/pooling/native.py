@@ -25,10 +25,11 @@ from torch import Tensor
 from multipartite.criteria import Information, Quadratic
 from multipartite.instance_ranking import Fold, as_channels_last, is_channels_last, score_map
 from multipartite.pooling.choose import Choice, uniform, uniform_like
+from multipartite.pooling.smooth import GATHERED_WIDTH, smooth
 from multipartite.pooling.window import Window
 from multipartite.statistics import ClassStatistics
 
-__all__ = ["Ready", "Steps", "available", "gather_max", "handles", "learn", "pool", "pool_channels", "steps_of", "use"]
+__all__ = ["Ready", "Steps", "available", "gathered", "handles", "learn", "pool", "pool_channels", "steps_of", "use"]
 
 _POOL, _BACK, _CHANNELS = range(3)
 _BLIND, _ENERGY, _QUADRATIC, _INFORMATION, _GIVEN = range(5)
@@ -52,7 +53,8 @@ class _Job(ctypes.Structure):
         *((name, _Triple) for name in ("size", "gathered", "out")),
         ("look", _Window),
         ("cells", _Window),
-        *((name, ctypes.c_int64) for name in ("gathers", "channels_last", "scoring", "choice", "rank", "threads")),
+        *((name, ctypes.c_int64) for name in ("gathers", "smooths", "channels_last")),
+        *((name, ctypes.c_int64) for name in ("scoring", "choice", "rank", "threads")),
         ("whole", _Triple),
         ("power", ctypes.c_double),
         *((name, ctypes.c_void_p) for name in ("x", "factor", "offset", "log_prior", "scores")),
@@ -68,7 +70,7 @@ class _Lesson(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("images", "channels", "groups", "classes")),
         *((name, _Triple) for name in ("size", "gathered")),
         ("look", _Window),
-        *((name, ctypes.c_int64) for name in ("gathers", "channels_last", "first", "step", "threads")),
+        *((name, ctypes.c_int64) for name in ("gathers", "smooths", "channels_last", "first", "step", "threads")),
         *((name, ctypes.c_void_p) for name in ("x", "labels")),
         ("kept", ctypes.c_double),
         *((name, ctypes.c_void_p) for name in ("count", "mean", "scatter")),
@@ -145,8 +147,8 @@ class Steps(NamedTuple):
 
     Attributes
     ----------
-    window, gathers
-        In whose places the maximum is gathered at stride one, and whether it is.
+    window, how
+        In whose places what is gathered at stride one: the maximum, the smoothed maximum ("blur"), or nothing.
     cells : Window
         In which one pixel of the scored map stays.
     scored, out : tuple of int
@@ -156,25 +158,36 @@ class Steps(NamedTuple):
     """
 
     window: Window
-    gathers: bool
+    how: str | None
     cells: Window
     scored: tuple[int, ...]
     out: tuple[int, ...]
     whole: tuple[bool, ...]
 
     @classmethod
-    def of(cls, window: Window, gathers: bool, spatial: tuple[int, ...]) -> Steps:
+    def of(cls, window: Window, how: str | None, spatial: tuple[int, ...]) -> Steps:
         """Make the steps of a pooling, for maps of the size `spatial`.
 
         Examples
         --------
-        >>> Steps.of(Window.of(2, dims=1), True, (8,)).scored
+        >>> Steps.of(Window.of(2, dims=1), "max", (8,)).scored
         (7,)
         """
+        gathers = how is not None
         cells = window.cells if gathers else window
         scored = window.gathered_size(spatial) if gathers else spatial
         whole = tuple(gathers and s == 1 for s in window.stride)  # the stride leaves no choice
-        return cls(window, gathers, cells, scored, window.out_size(spatial), whole)
+        return cls(window, how, cells, scored, window.out_size(spatial), whole)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether anything is gathered."""
+        return self.how is not None
+
+    @property
+    def smooths(self) -> bool:
+        """Whether it is smoothed."""
+        return self.how == "blur"
 
 
 steps_of = lru_cache(maxsize=256)(Steps.of)
@@ -190,8 +203,9 @@ class Picks:
         The numbers, in the layout of the map that they are from.
     chosen : Tensor of shape (N, groups, *out) or None
         Flat indices into the scored map; None where every window stands at its own place.
-    places : Tensor of shape (N, *out, C) or None
-        In which place of the window around a chosen pixel every number was; None where it was the pixel itself.
+    places : Tensor of shape (N, *out, C), or (N, *scored, C) where maxima are smoothed, or None
+        In which place of the window around a chosen pixel, or around every pixel, every maximum was; None where it was
+        the pixel itself.
     """
 
     job: _Job
@@ -265,7 +279,7 @@ class Ready:
     Examples
     --------
     >>> x = torch.tensor([[[[1.0, 0.0], [0.0, 2.0]]]])
-    >>> ready = Ready(x, steps_of(Window.of(2, dims=2), True, (2, 2)), Choice("hard"), 0.0, None, 1)
+    >>> ready = Ready(x, steps_of(Window.of(2, dims=2), "max", (2, 2)), Choice("hard"), 0.0, None, 1)
     >>> ready.takes(x), ready.takes(x[..., :1])
     (True, False)
     """
@@ -315,7 +329,7 @@ def _score_by(fold: Fold | None, x: Tensor, job: _Job, choice: Choice, steps: St
             if (part := getattr(fold, name)) is not None:
                 setattr(job, name, _kept(part, kept))
     elif job.scoring == _GIVEN:
-        y = gather_max(x, steps.window, steps.scored) if steps.gathers else x
+        y = x if steps.how is None else gathered(x, steps.window, steps.how, steps.scored)
         if y is not None:
             scores = score_map(y, fold, groups=job.groups, ordinal=choice.assignment == "hard")
             job.scores = _kept(scores, kept)
@@ -331,9 +345,9 @@ def _scoring(fold: Fold | None, choice: Choice) -> int:
     return _FORMS.get(type(fold.form), _GIVEN) if all(told) and narrow else _GIVEN
 
 
-def gather_max(x: Tensor, window: Window, gathered: tuple[int, ...]) -> Tensor | None:
-    """Maximum of the window around every pixel, without a gradient; None where numbers are not finite."""
-    steps = Steps(window, True, window, gathered, gathered, ())
+def gathered(x: Tensor, window: Window, how: str, size: tuple[int, ...]) -> Tensor | None:
+    """Maximum of the window around every pixel ("max"), smoothed or not, without a gradient; None if not finite."""
+    steps = Steps(window, how, window, size, size, ())
     job = _job(x, steps, 1)
     job.choice = _WHOLE
     return _pooled(x.detach(), job, steps, _POOL)
@@ -343,7 +357,7 @@ def pool_channels(
     x: Tensor, window: Window, out: tuple[int, ...], *, training: bool, generator: torch.Generator | None
 ) -> Tensor | None:
     """Pool channel by channel after Zeiler and Fergus; None where numbers are not finite."""
-    steps = Steps(window, True, window, tuple(x.shape[2:]), out, ())
+    steps = Steps(window, "max", window, tuple(x.shape[2:]), out, ())
     job, kept = _job(x, steps, 1), [x]
     if training:
         numbers = uniform_like(_empty(x, out), generator)
@@ -352,15 +366,15 @@ def pool_channels(
     return _pooled(x, job, steps, _CHANNELS, places=training)
 
 
-def learn(x: Tensor, window: Window | None, labels: Tensor, places: slice, kept: float, to: ClassStatistics) -> bool:
+def learn(x: Tensor, steps: Steps, labels: Tensor, places: slice, kept: float, to: ClassStatistics) -> bool:
     """Let statistics forget a share and take in a batch; False, and nothing has changed, where torch is to do it.
 
     Parameters
     ----------
     x : Tensor of shape (N, C, *spatial)
         Activations that :func:`handles` takes.
-    window : Window or None
-        Around every pixel, whose maximum is learned from; None where it is the pixel itself.
+    steps : Steps
+        How the map comes about that is learned from.
     labels : Tensor of shape (N,)
         Class indices.
     places : slice
@@ -372,12 +386,12 @@ def learn(x: Tensor, window: Window | None, labels: Tensor, places: slice, kept:
     buffers = (to.count, to.mean, to.scatter)
     if C // groups > _NARROW or any(b.dtype != torch.float64 or not b.is_contiguous() for b in buffers):
         return False
-    steps = steps_of(window or Window.of(1, dims=x.ndim - 2), window is not None, tuple(x.shape[2:]))
     sizes = _sizes(tuple(x.shape), is_channels_last(x), steps, groups)
     first, _, step = places.indices(math.prod(steps.scored))
     labels = labels.contiguous()
     lesson = _Lesson(len(x), C, groups, len(to.count), sizes.size, sizes.gathered, sizes.look)
-    lesson.gathers, lesson.channels_last, lesson.first, lesson.step = steps.gathers, sizes.channels_last, first, step
+    lesson.gathers, lesson.smooths, lesson.channels_last = steps.gathers, steps.smooths, sizes.channels_last
+    lesson.first, lesson.step = first, step
     lesson.threads, lesson.kept = min(torch.get_num_threads(), len(x)), kept
     lesson.x, lesson.labels = x.data_ptr(), labels.data_ptr()
     lesson.count, lesson.mean, lesson.scatter = (buffer.data_ptr() for buffer in buffers)
@@ -400,7 +414,7 @@ def _pooled(
         picks.chosen = torch.empty((len(x), job.groups, *out), dtype=torch.int32)
         job.chosen = picks.chosen.data_ptr()
     if places and followed:
-        picks.places = torch.empty((len(x), *out, x.shape[1]), dtype=torch.uint8)
+        picks.places = torch.empty((len(x), *(steps.scored if steps.smooths else out), x.shape[1]), dtype=torch.uint8)
         job.places = picks.places.data_ptr()
     job.x = x.data_ptr()
     if not _run(job, what):
@@ -446,6 +460,15 @@ class _Picked(torch.autograd.Function):
 def _sent_back(grad: Tensor, chosen: Tensor | None, places: Tensor | None, shape: torch.Size, steps: Steps) -> Tensor:
     """Sum grad (N, C, *out) into zeros of `shape`, by torch's operations."""
     spatial, window = tuple(shape[2:]), steps.window
+    if steps.smooths:  # first to the maxima that were smoothed, then from them all
+        assert chosen is not None
+        before = replace(window, kernel_size=(1,) * window.dims, padding=(0,) * window.dims)
+        size = torch.Size([*shape[:2], *steps.scored])
+        grad = _sent_back(grad, chosen, None, size, steps._replace(window=before, how=None))
+        nothing = torch.zeros_like(grad, requires_grad=True)
+        (grad,) = torch.autograd.grad(smooth(nothing, GATHERED_WIDTH), nothing, grad, create_graph=True)
+        chosen, steps = None, steps._replace(window=replace(window, stride=(1,) * window.dims), out=steps.scored)
+        window = steps.window
     if places is None:
         assert chosen is not None
         origin = chosen.long().repeat_interleave(shape[1] // chosen.shape[1], 1)
@@ -483,7 +506,8 @@ def _sizes(shape: tuple[int, ...], channels_last: bool, steps: Steps, groups: in
     job = _Job(images=shape[0], channels=shape[1], groups=groups)
     job.size, job.gathered, job.out = triple(shape[2:], 1), triple(steps.scored, 1), triple(steps.out, 1)
     job.look, job.cells = as_window(steps.window), as_window(steps.cells)
-    job.gathers, job.channels_last, job.whole = steps.gathers, channels_last, triple((0,) * len(steps.out), 1)
+    job.gathers, job.smooths, job.channels_last = steps.gathers, steps.smooths, channels_last
+    job.whole = triple((0,) * len(steps.out), 1)
     return job
 
 
