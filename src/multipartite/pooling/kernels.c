@@ -59,6 +59,8 @@ static i64 volume(const i64 size[3]) { return size[0] * size[1] * size[2]; }
 static i64 least(i64 a, i64 b) { return a < b ? a : b; }
 static i64 most(i64 a, i64 b) { return a > b ? a : b; }
 
+static i64 places_of(const window *w) { return w->kernel[0] * w->kernel[1] * w->kernel[2]; }
+
 INLINE lanes load(const float *p) { return *(const lanes *)p; }
 INLINE void store(float *p, lanes v) { *(lanes *)p = v; }
 
@@ -205,40 +207,50 @@ static void gather(const job *j, const float *x, float *y, float *spare) {
 INLINE i64 before(i64 i, i64 n) { return i > 0 ? i - 1 : least(1, n - 1); }
 INLINE i64 after(i64 i, i64 n) { return i < n - 1 ? i + 1 : most(0, n - 2); }
 
-static void soften(const float *a, const float *b, const float *c, float *restrict to, i64 n) {
-    for (i64 i = 0; i < n; i++) to[i] = (a[i] + c[i]) * 0.25f + b[i] * 0.5f;
+static void soften(const float *a, float wa, const float *b, const float *c, float wc, float *restrict to, i64 n) {
+    for (i64 i = 0; i < n; i++) to[i] = wa * a[i] + 0.5f * b[i] + wc * c[i];
 }
 
-/* A map smoothed with the weights 1, 2, 1 along every axis, reflected at its ends, in `y`; `spare` holds two maps. */
-static void smooth(const i64 size[3], i64 C, const float *x, float *y, float *spare) {
-    i64 pixels = volume(size);
+/* Lines, each `inner` numbers, smoothed with the weights 1, 2, 1, reflected at the ends; or what is sent back by that. */
+static void smooth_lines(const float *x, float *to, i64 n, i64 inner, int back) {
+    const float *near = x + after(0, n) * inner, *far = x + before(n - 1, n) * inner, *end = x + (n - 1) * inner;
+    if (n == 1) {
+        memcpy(to, x, inner * sizeof(float));
+        return;
+    }
+    soften(near, 0, x, near, back && n > 2 ? 0.25f : 0.5f, to, inner);
+    if (n > 2) soften(x, 0.25f, x + inner, x + 2 * inner, 0.25f, to + inner, (n - 2) * inner);
+    soften(far, back && n > 2 ? 0.25f : 0.5f, end, far, 0, to + (n - 1) * inner, inner);
+    if (!back || n == 2) return;
+    for (i64 i = 0; i < inner; i++) { /* the ends count half in what is beside them, and a quarter is there */
+        to[inner + i] += 0.25f * x[i];
+        to[(n - 2) * inner + i] += 0.25f * end[i];
+    }
+}
+
+/* A map smoothed along every axis, in `y`; `spare` holds two maps. */
+static void smooth(const i64 size[3], i64 C, const float *x, float *y, float *spare, int back) {
     int last = size[0] > 1 ? 0 : size[1] > 1 ? 1 : 2;
     for (int axis = 2; axis >= last; axis--) {
         i64 n = size[axis], inner = C, outer = 1;
         for (int a = 0; a < 3; a++)
             if (a != axis) *(a < axis ? &outer : &inner) *= size[a];
-        float *to = axis == last ? y : spare + axis % 2 * pixels * C;
-        for (i64 o = 0; o < outer; o++)
-            for (i64 i = 0; i < n; i++) {
-                const float *line = x + o * n * inner;
-                soften(line + before(i, n) * inner, line + i * inner, line + after(i, n) * inner, to + (o * n + i) * inner,
-                       inner);
-            }
+        float *to = axis == last ? y : spare + axis % 2 * volume(size) * C;
+        for (i64 o = 0; o < outer; o++) smooth_lines(x + o * n * inner, to + o * n * inner, n, inner, back);
         x = to;
     }
 }
 
-/* The pixels that a smoothed one is a mean of, and their weights: as many as are returned, at most 27. */
-static int around(const i64 size[3], i64 z, i64 y, i64 x, i64 *pixels, float *weights) {
-    const i64 at[3] = {z, y, x};
+/* What a smoothed pixel is a mean of: flat indices into a map of `size`, of the places near[axis] along every axis (the
+ * one itself, and those beside it where the axis of the smoothed map is longer than 1), and weights; how many, 27 at most. */
+static int around(const i64 smoothed[3], const i64 size[3], const i64 near[3][3], i64 *pixels, float *weights) {
     int count = 1;
     pixels[0] = 0, weights[0] = 1;
     for (int axis = 0; axis < 3; axis++) {
-        i64 n = size[axis], i = at[axis], near[3] = {i, before(i, n), after(i, n)};
-        int many = n > 1 ? 3 : 1;
+        int many = smoothed[axis] > 1 ? 3 : 1;
         for (int k = many - 1; k >= 0; k--) /* the first third is read until the last */
             for (int c = 0; c < count; c++) {
-                pixels[k * count + c] = pixels[c] * n + near[k];
+                pixels[k * count + c] = pixels[c] * size[axis] + near[axis][k];
                 weights[k * count + c] = many == 1 ? weights[c] : weights[c] * (k ? 0.25f : 0.5f);
             }
         count *= many;
@@ -603,19 +615,56 @@ INLINE void find_all(const float *x, i64 C, i64 d, i64 *pixels, const int32_t *w
     EACH_VECTOR(d, find, x, pixels, which, count, row, to, places);
 }
 
-/* Where every maximum of the gathered map y came from. */
-static void trace(const job *j, const float *x, float *y, uint8_t *places, const i64 *offsets, i64 *pixels,
-                  int32_t *which) {
-    i64 C = j->channels;
-    const i64 *n = j->gathered, *p = j->look.padding;
-    for (i64 z = 0; z < n[0]; z++)
-        for (i64 r = 0; r < n[1]; r++)
-            for (i64 q = 0; q < n[2]; q++, y += C, places += C) {
-                i64 count = look_at(&j->look, j->size, offsets, z - p[0], r - p[1], q - p[2], pixels, which);
-                if (count)
-                    FOR_USUAL(count, find_all, x, C, C, pixels, which, y, y, places);
-                else
-                    memset(places, NOWHERE, C);
+typedef struct {
+    i64 first, count, pixel; /* of a row of the gathered map: where it begins, how many they are, what is under the first */
+} span;
+
+/* The pixels of a row of the gathered map whose windows have the place a, b, c inside the map. */
+static span span_of(const job *j, i64 z, i64 y, i64 a, i64 b, i64 c) {
+    const window *w = &j->look;
+    const i64 *n = j->size, *d = w->dilation, *p = w->padding;
+    i64 plane = z + a * d[0] - p[0], row = y + b * d[1] - p[1], shift = c * d[2] - p[2];
+    i64 first = most(0, -shift), count = least(j->gathered[2], n[2] - shift) - first;
+    if (plane < 0 || plane >= n[0] || row < 0 || row >= n[1]) count = 0;
+    return (span){first, most(0, count), (plane * n[1] + row) * n[2] + first + shift};
+}
+
+/* Every place of the windows around the pixels of a row, the last first. */
+#define EACH_PLACE(w, place)                                                                            \
+    for (i64 a = (w)->kernel[0] - 1, place = places_of(w) - 1; a >= 0; a--)                             \
+        for (i64 b = (w)->kernel[1] - 1; b >= 0; b--)                                                   \
+            for (i64 c = (w)->kernel[2] - 1; c >= 0; c--, place--)
+
+static void mark(const float *restrict x, const float *restrict y, uint8_t *restrict places, uint8_t place, i64 n) {
+    for (i64 i = 0; i < n; i++) places[i] = x[i] == y[i] ? place : places[i];
+}
+
+/* Where every maximum of the gathered map y came from: the first place that holds it. */
+static void trace(const job *j, const float *x, const float *y, uint8_t *places) {
+    i64 C = j->channels, row = j->gathered[2] * C;
+    memset(places, NOWHERE, volume(j->gathered) * C);
+    for (i64 z = 0; z < j->gathered[0]; z++)
+        for (i64 r = 0; r < j->gathered[1]; r++, y += row, places += row)
+            EACH_PLACE(&j->look, place) {
+                span s = span_of(j, z, r, a, b, c);
+                mark(x + s.pixel * C, y + s.first * C, places + s.first * C, (uint8_t)place, s.count * C);
+            }
+}
+
+static void send_some(float *restrict to, const float *restrict grad, const uint8_t *restrict places, uint8_t place,
+                      i64 n) {
+    for (i64 i = 0; i < n; i++) to[i] += places[i] == place ? grad[i] : 0.0f;
+}
+
+/* Send the gradient of all maxima back to where they came from. */
+static void untrace(const job *j, const float *grad, const uint8_t *places, float *to) {
+    i64 C = j->channels, row = j->gathered[2] * C;
+    for (i64 z = 0; z < j->gathered[0]; z++)
+        for (i64 r = 0; r < j->gathered[1]; r++, grad += row, places += row)
+            EACH_PLACE(&j->look, place) {
+                span s = span_of(j, z, r, a, b, c);
+                i64 first = s.first * C;
+                send_some(to + s.pixel * C, grad + first, places + first, (uint8_t)place, s.count * C);
             }
 }
 
@@ -746,8 +795,6 @@ typedef struct {
     double *F;
 } desk;
 
-static i64 places_of(const window *w) { return w->kernel[0] * w->kernel[1] * w->kernel[2]; }
-
 /* Room for one image and all that is made on the way; a thread keeps what it once had. */
 static int make_desk(const job *j, const fold *f, desk *t) {
     static _Thread_local struct {
@@ -800,7 +847,7 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
     if (j->gathers) {
         float *map = j->choice == WHOLE ? values : t->map;
         gather(j, x, j->smooths ? t->raw : map, t->spare);
-        if (j->smooths) smooth(j->gathered, C, t->raw, map, t->spare);
+        if (j->smooths) smooth(j->gathered, C, t->raw, map, t->spare, 0);
         y = map;
     }
     const float *scores = t->scores;
@@ -822,7 +869,7 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
                    t->which, t->weights, t->F);
         uint8_t *places = j->places ? j->places + image * (j->smooths ? m : o) * C : 0;
         take(j, x, y, chosen, values, j->smooths ? 0 : places, t->look, t->pixels, t->which);
-        if (j->smooths && places) trace(j, x, t->raw, places, t->look, t->pixels, t->which);
+        if (j->smooths && places) trace(j, x, t->raw, places);
     }
     if (!j->channels_last) turn(values, j->values + image * o * C, o, C);
     return 1;
@@ -845,19 +892,15 @@ INLINE void send(float *here, const i64 *steps, i64 K, int few, const uint8_t *p
         if (places[c] != NOWHERE) here[steps[places[c]] + c] += from[c];
 }
 
-/* The gradient of the gathered map [gathered, channels], of that of the chosen pixels of the smoothed one. */
-static void unsmooth(const job *j, const float *grad, i64 image, float *to) {
-    i64 C = j->channels, d = C / j->groups, o = volume(j->out), pixels[27];
-    const i64 *n = j->gathered;
-    int32_t depth = (int32_t)(n[1] * n[2]), width = (int32_t)n[2];
-    float weights[27];
-    memset(to, 0, volume(n) * C * sizeof(float));
+/* Send the gradient of the chosen numbers of a smoothed map back to where its maxima came from. */
+static void send_back_smoothed(const job *j, desk *t, i64 image, const float *grad, float *to) {
+    i64 C = j->channels, d = C / j->groups, m = volume(j->gathered), o = volume(j->out);
+    const int32_t *chosen = j->chosen + image * j->groups * o;
+    memset(t->map, 0, m * C * sizeof(float));
     for (i64 g = 0; g < j->groups; g++)
-        for (i64 i = 0; i < o; i++) {
-            int32_t at = j->chosen[(image * j->groups + g) * o + i];
-            int count = around(n, at / depth, at % depth / width, at % width, pixels, weights);
-            for (int k = 0; k < count; k++) add(to + pixels[k] * C + g * d, grad + i * C + g * d, weights[k], d);
-        }
+        for (i64 i = 0; i < o; i++) add(t->map + chosen[g * o + i] * C + g * d, grad + i * C + g * d, 1, d);
+    smooth(j->gathered, C, t->map, t->raw, t->spare, 1);
+    untrace(j, t->raw, j->places + image * m * C, to);
 }
 
 /* Send the gradient of the chosen numbers back to where they came from. */
@@ -876,15 +919,7 @@ static void send_back(const job *j, desk *t, i64 image) {
     i64 steps[256] = {0}; /* how far a place is from the first, in numbers */
     for (i64 k = 0; j->places && k < K; k++) steps[k] = t->look[k] * C;
     memset(to, 0, n * C * sizeof(float));
-    if (j->smooths) {
-        unsmooth(j, grad, image, t->map);
-        const uint8_t *places = j->places + image * volume(map) * C;
-        for (i64 i = 0; i < volume(map); i++) {
-            i64 z = i / (map[1] * map[2]) - w->padding[0], y = i / map[2] % map[1] - w->padding[1];
-            float *here = to + ((z * size[1] + y) * size[2] + i % map[2] - w->padding[2]) * C;
-            send(here, steps, K, few, places + i * C, t->map + i * C, C);
-        }
-    }
+    if (j->smooths) send_back_smoothed(j, t, image, grad, to);
     for (i64 i = 0; i < o && !j->smooths; i++)
         for (i64 g = 0; g < j->groups; g++) {
             const float *from = grad + i * C + g * d;
@@ -1038,6 +1073,9 @@ typedef struct {
     float *gram, *z, *sum, *near; /* [d, width], [ROWS, width], [width], [width] */
     i64 *pixels, *offsets;
     int32_t *which;
+    i64 shifts[27]; /* how far the windows are, in numbers, whose maxima are smoothed to one; their weights; how many */
+    float weights[27];
+    int windows;
 } notebook;
 
 static int make_notebook(const lesson *s, i64 d, i64 width, notebook *b) {
@@ -1051,6 +1089,9 @@ static int make_notebook(const lesson *s, i64 d, i64 width, notebook *b) {
     b->sum = b->z + ROWS * width;
     b->near = b->sum + width;
     measure(&s->look, s->size, b->offsets);
+    const i64 beside[3][3] = {{0, -1, 1}, {0, -1, 1}, {0, -1, 1}};
+    b->windows = around(s->gathered, s->size, beside, b->shifts, b->weights);
+    for (int k = 0; k < b->windows; k++) b->shifts[k] *= s->channels;
     return 1;
 }
 
@@ -1099,17 +1140,56 @@ static void read_gathered(const lesson *s, notebook *b, const float *x, i64 at, 
     }
 }
 
+/* n channels of a mean of maxima, each of the same window shifted, about an origin; NaN as above. */
+INLINE void read_smoothed(const float *x, const i64 *pixels, i64 count, const i64 *shifts, const float *weights, i64 windows,
+                          const float *origin, float *row, i64 c, i64 n) {
+    lanes sum = -load_some(origin + c, n), odd = {0};
+    for (i64 s = 0; s < windows; s++) {
+        const float *from = x + shifts[s] + c;
+        lanes most = load_some(from + pixels[0], n);
+        odd += most * 0.0f;
+        for (i64 k = 1; k < count; k++) {
+            lanes value = load_some(from + pixels[k], n);
+            most = either(value > most, value, most);
+            odd += value * 0.0f;
+        }
+        sum += weights[s] * most;
+    }
+    store_some(row + c, sum + odd, n);
+}
+
+INLINE void read_smoothed_row(const float *x, i64 C, i64 d, i64 *pixels, const i64 *shifts, const float *weights,
+                              i64 windows, const float *origin, float *row, i64 count) {
+    for (i64 k = 0; k < count; k++) pixels[k] *= C;
+    EACH_VECTOR(d, read_smoothed, x, pixels, count, shifts, weights, windows, origin, row);
+}
+
 /* The same of the map that is learned from. */
 static void read_pixel(const lesson *s, notebook *b, const float *x, i64 at, i64 first, i64 d, const float *origin,
                        float *row) {
-    const i64 *n = s->gathered;
-    i64 pixels[27], line = at / n[2];
-    float weights[27];
+    const i64 *n = s->gathered, *p = s->look.padding;
     if (!s->smooths) {
         read_gathered(s, b, x, at, first, d, origin, row);
         return;
     }
-    int count = around(n, line / n[1], line % n[1], at % n[2], pixels, weights);
+    int32_t line = (int32_t)at / (int32_t)n[2], plane = line / (int32_t)n[1];
+    const i64 here[3] = {plane, line - plane * n[1], at - line * n[2]};
+    int inside = s->channels_last; /* whether the windows around are the one here shifted, all of them in the map */
+    for (int a = 0; a < 3; a++) {
+        i64 reach = n[a] > 1, from = here[a] - p[a], to = from + (s->look.kernel[a] - 1) * s->look.dilation[a];
+        inside = inside && here[a] >= reach && here[a] < n[a] - reach && from >= reach && to < s->size[a] - reach;
+    }
+    if (inside) {
+        i64 places = look_at(&s->look, s->size, b->offsets, here[0] - p[0], here[1] - p[1], here[2] - p[2], b->pixels,
+                             b->which);
+        FOR_USUAL(places, read_smoothed_row, x + first, s->channels, d, b->pixels, b->shifts, b->weights, b->windows, origin,
+                  row);
+        return;
+    }
+    i64 near[3][3], pixels[27];
+    float weights[27];
+    for (int a = 0; a < 3; a++) near[a][0] = here[a], near[a][1] = before(here[a], n[a]), near[a][2] = after(here[a], n[a]);
+    int count = around(n, n, near, pixels, weights);
     fill(row, 0, d);
     for (int k = 0; k < count; k++) {
         read_gathered(s, b, x, pixels[k], first, d, origin, b->near);
