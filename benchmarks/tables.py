@@ -21,6 +21,7 @@ SHORT = {
     "multipartite": "draws",
     "multipartite:criterion=energy": "draws, energy",
     "multipartite:assignment=lines,focus=0.5": "lines",
+    "multipartite:gather=max": "draws of maxima",
 }
 SWEEPS = {"pixels": "pixels an image", "channels": "channels", "classes": "classes", "window": "side of the window"}
 

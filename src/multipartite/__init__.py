@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from multipartite.ranking import rank_features as rank_features
     from multipartite.statistics import ClassStatistics as ClassStatistics
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "experiments.compare": ["compare"],

@@ -154,15 +154,17 @@ def test_uniform_choices_of_a_smoothed_map_evaluate_to_blur_pooling_with_four_ta
     torch.testing.assert_close(out[inner], expected[inner])
 
 
+@pytest.mark.parametrize("how", ["max", "blur"])
 @pytest.mark.parametrize("assignment", ["soft", "stochastic"])
 @given(problem=problems())
 @bounded
-def test_infinite_temperature_evaluates_to_the_mean_of_the_cell_of_the_gathered_maximum(assignment, problem):
+def test_infinite_temperature_evaluates_to_the_mean_of_the_cell_of_the_gathered_map(assignment, how, problem):
     x, groups, window = problem
-    out = multipartite_pool(x, None, **window, assignment=assignment, temperature=math.inf, groups=groups)
+    options = {"gather": how, "assignment": assignment, "temperature": math.inf, "groups": groups}
+    out = multipartite_pool(x, None, **window, **options)
     frame = Window.of(**window, dims=problem.dims)
     cells = frame.cells
-    y = in_loops(x, frame, "max")
+    y = in_loops(x, frame, how)
     inside = torch.stack(list(cells.views(torch.ones_like(y), 0.0))).sum(0)
     torch.testing.assert_close(out, torch.stack(list(cells.views(y, 0.0))).sum(0) / inside)
 
@@ -189,10 +191,26 @@ def test_indices_name_where_every_channel_s_maximum_came_from(dims, assignment):
         assert torch.equal(back[back != 0], x[back != 0])
 
 
-@pytest.mark.parametrize(("gather", "assignment"), [("average", "hard"), ("stochastic", "hard"), ("max", "soft")])
+@pytest.mark.parametrize(
+    ("gather", "assignment"), [("blur", "hard"), ("average", "hard"), ("stochastic", "hard"), ("max", "soft")]
+)
 def test_there_are_no_indices_of_what_is_mixed(gather, assignment):
     with pytest.raises(InputError, match="mixes pixels: return_indices must be False"):
         mp.MultipartitePool2d(2, num_classes=3, gather=gather, assignment=assignment, return_indices=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "return_indices", "how"),
+    [((2,), False, "blur"), ((3, (1, 2)), False, "blur"), ((2,), True, "max"), ((3, 1), False, "max")],
+)
+def test_maxima_are_smoothed_unless_indices_are_asked_for_or_all_pixels_stay(sizes, return_indices, how):
+    pool = mp.MultipartitePool2d(*sizes, num_classes=3, return_indices=return_indices)
+    assert pool.gather == how
+    x = activations(2, 4, 6, 6)
+    out, expected = (
+        multipartite_pool(x, None, *sizes, return_indices=return_indices, gather=one) for one in ("auto", how)
+    )
+    torch.testing.assert_close(out, expected)
 
 
 def test_an_unknown_gather_is_refused():
@@ -332,7 +350,7 @@ def test_a_uniform_draw_never_looks_at_the_whole_map(monkeypatch):
 
     monkeypatch.setattr(module, "gather_map", refuse)
     x = activations(2, 4, 8, 8, nonnegative=True)
-    pool = mp.MultipartitePool2d(3, 2, 1, num_classes=3, temperature=math.inf)
+    pool = mp.MultipartitePool2d(3, 2, 1, num_classes=3, gather="max", temperature=math.inf)
     out = pool(x)
     y = F.max_pool2d(x, 3, 1, 1)
     cells = torch.stack(list(Window.of(2, dims=2).views(y, 0.0)))  # [4, N, C, 4, 4]

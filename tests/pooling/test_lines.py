@@ -121,7 +121,7 @@ def test_the_mean_of_draws_tends_to_the_evaluation(focus, gather):
 @pytest.mark.parametrize("dims", [1, 2])
 def test_without_focus_evaluation_is_average_pooling_of_the_gathered_maximum(dims):
     x = activations(2, 3, *[8] * dims)
-    out = multipartite_pool(x, None, (3,) * dims, 2, 1, assignment="lines", focus=0.0)
+    out = multipartite_pool(x, None, (3,) * dims, 2, 1, gather="max", assignment="lines", focus=0.0)
     most, mean = {1: (F.max_pool1d, F.avg_pool1d), 2: (F.max_pool2d, F.avg_pool2d)}[dims]
     torch.testing.assert_close(out, mean(most(x, 3, 1, 1), 2))
 

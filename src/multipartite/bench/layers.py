@@ -23,6 +23,7 @@ OURS = (
     "multipartite",
     "multipartite:criterion=energy",
     "multipartite:assignment=lines,focus=0.5",
+    "multipartite:gather=max",
 )
 PHASES = ("evaluation", "forward+backward", "training step")
 

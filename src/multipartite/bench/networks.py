@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from multipartite.bench.layers import OURS
 from multipartite.bench.timing import interleave, peak_bytes
 from multipartite.experiments.run import networks
 from multipartite.labels import supervise
@@ -22,10 +23,7 @@ NETWORKS: dict[str, tuple[int, int, int]] = {"lenet": (1, 28, 28), "zeiler": (3,
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 POOLINGS = (
     "max",
-    "multipartite-printed",
-    "multipartite",
-    "multipartite:criterion=energy",
-    "multipartite:assignment=lines,focus=0.5",
+    *OURS,
     "average",
     "stochastic",
 )

@@ -32,7 +32,7 @@ from multipartite.pooling.window import Size, Window
 
 __all__ = ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d", "multipartite_pool"]
 
-GATHER, ASSIGNMENT = "max", "stochastic"  # what the evidence recommends; see results/
+GATHER, ASSIGNMENT = "blur", "stochastic"  # what the evidence recommends; see results/
 LEARN_EVERY, REFIT_EVERY = 5, 40  # statistics then take about a thirtieth of LeNet's step; see docs/performance.md
 
 Learn = Callable[[Seen], Fold | None]  # learns from what is seen, and says what scores a pixel of it
@@ -49,7 +49,7 @@ def multipartite_pool(
     return_indices: bool = False,
     *,
     groups: int = 1,
-    gather: str | None = GATHER,
+    gather: str | None = "auto",
     assignment: str = ASSIGNMENT,
     temperature: float = 1.0,
     focus: float | Tensor = 0.0,
@@ -59,8 +59,9 @@ def multipartite_pool(
     r"""Pool in two steps: gather at stride one, then choose by the scores, all channels of a group from one pixel.
 
     *Gather*: with `gather` None the map is x itself, and a window of it is pooled. Else every pixel first takes
-    something from the window around it, at stride one, and the cells of `stride` pixels that tile the gathered map
-    are pooled. The output has the size of ``F.max_pool2d`` with the same arguments either way.
+    something from the window around it, at stride one (see :func:`multipartite.functional.gather`), and the cells of
+    `stride` pixels that tile the gathered map are pooled. The output has the size of ``F.max_pool2d`` with the same
+    arguments either way.
 
     *Choose*: a pixel with channels x scores C_M(x) = ||F^T x||^2 (Eq. 3, folded). In every window or cell,
 
@@ -86,8 +87,9 @@ def multipartite_pool(
         As in ``F.max_pool2d``; with ``gather="max"`` indices name, channel by channel, where the maximum came from.
     groups : int
         Number of groups where `factor` is None.
-    gather : {"max", "blur", "average", "stochastic", None}
-        What a pixel takes from its window first.
+    gather : {"auto", "blur", "max", "average", "stochastic", None}
+        What a pixel takes from its window first; "auto" is "blur", or "max" where indices are asked for or the stride
+        is one.
     assignment : {"stochastic", "lines", "hard", "soft"}
         What becomes of the scored map.
     temperature : float > 0
@@ -114,7 +116,7 @@ def multipartite_pool(
     if isinstance(focus, str):
         raise InputError(f"focus must be a number in [0, 1), or a tensor of one a group, got {focus!r}")
     choice = Choice(assignment, temperature, 0.5 if isinstance(focus, Tensor) else focus)
-    _check(gather, choice, return_indices)
+    gather = _settled(gather, window, choice, return_indices)
     groups = groups if folded is None else len(folded.factor)
 
     x, batched = window.as_batch(x)
@@ -236,13 +238,16 @@ def _pool_by_operations(
     return (values, chosen.repeat_interleave(x.shape[1] // groups, dim=1)) if return_indices else values
 
 
-def _check(how: str | None, choice: Choice, return_indices: bool) -> None:
-    """Refuse an unknown way to gather, and indices where there are none."""
+def _settled(how: str | None, window: Window, choice: Choice, return_indices: bool) -> str | None:
+    """Say how to gather, where that is left open; refuse an unknown way, and indices where there are none."""
+    if how == "auto":
+        how = "max" if return_indices or max(window.stride) == 1 else GATHER
     check_gather(how)
     if return_indices and choice.assignment == "soft":
         raise InputError("assignment 'soft' mixes pixels: return_indices must be False")
     if return_indices and how not in (None, "max"):
         raise InputError(f"gather {how!r} mixes pixels: return_indices must be False")
+    return how
 
 
 def _scores(seen: Seen, folded: Fold | None, *, groups: int, ordinal: bool) -> Tensor:
@@ -304,7 +309,7 @@ class _MultipartitePool(SupervisedLayer):
         *,
         num_classes: int | None = None,
         num_channels: int | None = None,
-        gather: str | None = GATHER,
+        gather: str | None = "auto",
         assignment: str = ASSIGNMENT,
         criterion: str = "kl",
         projection: str = "fisher",
@@ -321,7 +326,6 @@ class _MultipartitePool(SupervisedLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         choice = Choice(assignment, temperature, focus)
-        _check(gather, choice, return_indices)
         super().__init__(
             kernel_size,
             stride,
@@ -344,7 +348,8 @@ class _MultipartitePool(SupervisedLayer):
             learns=not choice.blind,
             trusts=choice.trusts,
         )
-        self.gather, self.choice, self.return_indices = gather, choice, return_indices
+        self.gather = _settled(gather, self.window, choice, return_indices)
+        self.choice, self.return_indices = choice, return_indices
 
     @classmethod
     def printed(cls, *sizes: Any, **options: Any) -> Self:
@@ -462,8 +467,10 @@ class MultipartitePool2d(_MultipartitePool, dims=2):
         How many classes the labels tell apart; not needed where no score of classes is looked at.
     num_channels : int, optional
         Known from the first forward or by ``load_state_dict`` where not given.
-    gather : {"max", "blur", "average", "stochastic", None}
-        What a pixel takes from the window around it before anything is chosen; None is the paper.
+    gather : {"auto", "blur", "max", "average", "stochastic", None}
+        What a pixel takes from the window around it before anything is chosen: smoothed maxima ("blur"), the maximum,
+        the mean or a draw; None is the paper. "auto" is "blur", or "max" where indices are asked for or the stride is
+        one, which leaves nothing to choose.
     assignment : {"stochastic", "lines", "hard", "soft"}
         What becomes of the scored map; "hard" is the paper's Alg. 3.
     criterion : str

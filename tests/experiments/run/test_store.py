@@ -157,21 +157,26 @@ def test_every_committed_run_is_read():
 
 
 @pytest.mark.parametrize(
-    ("was", "now"),
+    ("version", "was", "now"),
     [
-        ("max", "max"),
-        ("multipartite", "multipartite-printed"),
-        ("multipartite:assignment=hard,groups=2", "multipartite-printed:groups=2"),
-        ("multipartite:assignment=stochastic", "multipartite:assignment=stochastic,gather=None"),
-        ("max|multipartite", "max|multipartite-printed"),
+        ("0.1.0", "max", "max"),
+        ("0.1.0", "multipartite", "multipartite-printed"),
+        ("0.1.0", "multipartite:assignment=hard,groups=2", "multipartite-printed:groups=2"),
+        ("0.1.0", "multipartite:assignment=stochastic", "multipartite:assignment=stochastic,gather=None"),
+        ("0.1.0", "max|multipartite", "max|multipartite-printed"),
+        ("0.2.0", "multipartite", "multipartite:gather=max"),
+        ("0.2.0", "multipartite:criterion=energy", "multipartite:criterion=energy,gather=max"),
+        ("0.2.0", "multipartite:gather=None", "multipartite:gather=None"),
+        ("0.2.0", "multipartite:gather=blur,groups=2", "multipartite:groups=2"),
+        ("0.2.0", "max|multipartite", "max|multipartite:gather=max"),
+        ("0.2.0", "multipartite-printed", "multipartite-printed"),
+        ("0.3.0", "multipartite", "multipartite"),
     ],
 )
-def test_poolings_of_runs_before_0_2_0_are_read_in_words_of_today(tmp_path, was, now):
-    old = read_run(made_run(tmp_path / "old", was, 0, 5.0, version="0.1.0"))
+def test_poolings_of_old_runs_are_read_in_words_of_today(tmp_path, version, was, now):
+    old = read_run(made_run(tmp_path, was, 0, 5.0, version=version))
     assert old.config.pooling == now
     assert old.config == RunConfig.from_json(old.config.to_json())  # the words are valid ones
-    new = read_run(made_run(tmp_path / "new", was, 0, 5.0, version="0.2.0"))
-    assert new.config.pooling == was
 
 
 def test_a_new_run_does_not_go_on_in_the_folder_of_one_before_0_2_0(tmp_path):

@@ -235,18 +235,27 @@ def read_run(path: Path | str) -> Run:
 
 
 def _in_words_of_today(config: dict[str, Any], versions: dict[str, str]) -> dict[str, Any]:
-    """Rename the pooling of an old run: before 0.2.0, `multipartite` gathered nothing and was the printed algorithm."""
-    if not versions.get("multipartite", "").startswith("0.1."):
+    """Rename the pooling of an old run, when `multipartite` gathered nothing (0.1) or the maximum (0.2)."""
+    rename = _RENAMED.get(versions.get("multipartite", "")[:4])
+    if rename is None:
         return config
-    words = []
-    for word in Places.parse(config["pooling"]).words:
-        options = dict(word.options)
-        if word.name == "multipartite" and options.pop("assignment", "hard") == "hard":
-            word = Word.of("multipartite-printed", **options)
-        elif word.name == "multipartite":
-            word = Word.of("multipartite", gather=None, **dict(word.options))
-        words.append(word)
+    words = (
+        rename(**dict(w.options)) if w.name == "multipartite" else w for w in Places.parse(config["pooling"]).words
+    )
     return {**config, "pooling": str(Places(tuple(words)))}
+
+
+def _from_0_1(assignment: str = "hard", **options: Any) -> Word:
+    if assignment == "hard":
+        return Word.of("multipartite-printed", **options)
+    return Word.of("multipartite", gather=None, assignment=assignment, **options)
+
+
+def _from_0_2(gather: str | None = "max", **options: Any) -> Word:
+    return Word.of("multipartite", **options) if gather == "blur" else Word.of("multipartite", gather=gather, **options)
+
+
+_RENAMED = {"0.1.": _from_0_1, "0.2.": _from_0_2}
 
 
 def find_run(config: RunConfig, out: Path, resume: bool) -> Run | None:
