@@ -23,7 +23,7 @@ from multipartite.experiments.run.networks import build
 HELD_OUT, BATCH = 2000, 100
 # (updates between refits, updates between two that are learned from, pixels of a batch)
 CHOICES = [(1, 1, 2048), (20, 1, 2048), (20, 5, 1024), (20, 5, 2048), (20, 10, 2048), (40, 5, 2048), (40, 10, 2048)]
-WAYS = ("multipartite-printed:", "multipartite:gather=max,", "multipartite:assignment=lines,focus=0.5,gather=max,")
+WAYS = ("multipartite-printed:", "multipartite:gather=max,", "multipartite:gather=max,assignment=lines,focus=0.5,")
 SETTINGS = [
     "max",
     *(

@@ -44,6 +44,14 @@ def test_ranks_tallies_and_cost_of_known_numbers(tmp_path):
     assert "stochastic (not in set-0, set-2)" in found.findings[-1]
 
 
+def test_where_poolings_are_missing_is_said_of_a_few_alone(tmp_path):
+    many = {f"multipartite:groups={2 * k}": [5.0, 5.5] for k in range(1, 12)}
+    found = summarise([made(tmp_path, FIRST, {**SECOND, **many})])
+    assert len(found.left_out) > 10
+    assert "multipartite:groups=4; " in found.findings[-1]
+    assert "not in" not in found.findings[-1]
+
+
 def test_a_rival_that_is_ahead_is_said_first(tmp_path):
     rival = {"max": [4.0, 5.0, 6.0], "average": [8.0, 9.0, 9.5], OURS: [6.0, 7.0, 8.5]}
     found = summarise([made(tmp_path, rival, rival)])

@@ -26,6 +26,7 @@ from multipartite.words import Places
 __all__ = ["PARTS", "Standing", "Summary", "Tally", "find_comparisons", "summarise", "write_summary"]
 
 PARTS = ("test", "validation")
+_FEW = 10  # poolings that are left out, up to which it is said where each is missing
 
 
 class Tally(NamedTuple):
@@ -164,7 +165,10 @@ class Summary:
         if settings := [self._settings(each) for each in self.standings if set(each.settings) != {each.pooling}]:
             found.append(f"One row a family, with its best setting by validation error: {'; '.join(settings)}.")
         if self.left_out:
-            names = "; ".join(f"{pooling} (not in {', '.join(lack)})" for pooling, lack in self.left_out.items())
+            few = len(self.left_out) <= _FEW
+            names = "; ".join(
+                f"{pooling} (not in {', '.join(lack)})" if few else pooling for pooling, lack in self.left_out.items()
+            )
             found.append(f"Left out, because not every comparison has them: {names}.")
         return found
 
