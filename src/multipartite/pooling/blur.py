@@ -47,6 +47,7 @@ def blur_pool(
 
     Examples
     --------
+    >>> import torch
     >>> blur_pool(torch.tensor([[[1.0, 3.0, 0.0, 0.0, 0.0]]]), 2, width=3)
     tensor([[[3.0000, 0.7500]]])
     """
