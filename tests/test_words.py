@@ -32,6 +32,11 @@ def test_what_is_written_is_read_back(name, options):
     assert Word.parse(str(word)) == word
 
 
+@pytest.mark.parametrize("value", [math.inf, -math.inf])
+def test_infinity_is_read_back(value):
+    assert Word.parse(str(Word.of("multipartite", temperature=value))).options == (("temperature", value),)
+
+
 def test_a_reference_may_carry_options():
     assert Word.parse("my.layers:Pool") == Word("my.layers:Pool")
     assert Word.parse("layers:Pool:power=3,size=2") == Word.of("layers:Pool", power=3, size=2)

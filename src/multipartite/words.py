@@ -126,7 +126,7 @@ def _slug(text: str) -> str:
 
 
 def _literal(value: str) -> Any:
-    if value in ("inf", "nan"):
+    if value in ("inf", "-inf", "nan"):
         return float(value)
     try:
         return ast.literal_eval(value)

@@ -53,7 +53,7 @@ def _multipartite(pick: Pick, channels: Sequence[int]) -> dict[str, Any]:
 
     common = math.gcd(*channels)
     options = {
-        "gather": pick("gather", "max", None, "stochastic", "average"),
+        "gather": pick("gather", "auto", "max", None, "stochastic", "average"),
         "assignment": pick("assignment", "stochastic", "lines", "hard", "soft"),
         "groups": pick("groups", *(g for g in range(1, common + 1) if common % g == 0)),
     }
