@@ -213,14 +213,15 @@ static void soften(const float *a, float wa, const float *b, const float *c, flo
 
 /* Lines, each `inner` numbers, smoothed with the weights 1, 2, 1, reflected at the ends; or what is sent back by that. */
 static void smooth_lines(const float *x, float *to, i64 n, i64 inner, int back) {
-    const float *near = x + after(0, n) * inner, *far = x + before(n - 1, n) * inner, *end = x + (n - 1) * inner;
+    const float *end = x + (n - 1) * inner;
+    float mirrored = back && n > 2 ? 0 : 0.25f; /* nothing is sent to what is beyond the ends */
     if (n == 1) {
         memcpy(to, x, inner * sizeof(float));
         return;
     }
-    soften(near, 0, x, near, back && n > 2 ? 0.25f : 0.5f, to, inner);
+    soften(x + inner, mirrored, x, x + inner, 0.25f, to, inner);
     if (n > 2) soften(x, 0.25f, x + inner, x + 2 * inner, 0.25f, to + inner, (n - 2) * inner);
-    soften(far, back && n > 2 ? 0.25f : 0.5f, end, far, 0, to + (n - 1) * inner, inner);
+    soften(end - inner, 0.25f, end, end - inner, mirrored, to + (n - 1) * inner, inner);
     if (!back || n == 2) return;
     for (i64 i = 0; i < inner; i++) { /* the ends count half in what is beside them, and a quarter is there */
         to[inner + i] += 0.25f * x[i];
@@ -919,8 +920,9 @@ static void send_back(const job *j, desk *t, i64 image) {
     i64 steps[256] = {0}; /* how far a place is from the first, in numbers */
     for (i64 k = 0; j->places && k < K; k++) steps[k] = t->look[k] * C;
     memset(to, 0, n * C * sizeof(float));
-    if (j->smooths) send_back_smoothed(j, t, image, grad, to);
-    for (i64 i = 0; i < o && !j->smooths; i++)
+    if (j->smooths)
+        send_back_smoothed(j, t, image, grad, to);
+    else for (i64 i = 0; i < o; i++)
         for (i64 g = 0; g < j->groups; g++) {
             const float *from = grad + i * C + g * d;
             i64 z, y, x;
