@@ -13,11 +13,15 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
 
 #define LANES 8
 #define BLOCK 4 /* pixels that are scored at a time */
 #define COLUMNS (2 * LANES) /* of a factor, that are multiplied at a time */
 #define TRIFLE 1e-25f /* what a pixel without any score weighs; see choose.py */
+#define BITS ((marks){1, 2, 4, 8, 16, 32, 64, 128})
 #define NOWHERE 255 /* the place of a number that no gradient reaches */
 
 #define INLINE static inline __attribute__((always_inline))
@@ -49,8 +53,8 @@ typedef struct {
     const float *focus;      /* [groups] */
     float *values;           /* [images, channels, out], in the layout of x */
     int32_t *chosen;         /* [images, groups, out] */
-    uint8_t *places;         /* [images, out, channels]: in which place of its window a maximum was; [images, gathered,
-                                channels] where maxima are smoothed */
+    uint8_t *places;         /* [images, out, channels]: in which place of its window a maximum was; where maxima are smoothed
+                                the `winners` of every image */
     const float *grad;       /* as values */
     float *grad_x;           /* as x */
 } job;
@@ -163,11 +167,7 @@ static int is_strange(const float *x, i64 n) {
 
 /* Gather */
 
-static void maximum(float *restrict to, const float *restrict from, i64 n) {
-    for (i64 i = 0; i < n; i++) to[i] = from[i] > to[i] ? from[i] : to[i];
-}
-
-static void larger(float *restrict to, const float *a, const float *b, i64 n) {
+static void larger(float *to, const float *a, const float *b, i64 n) {
     for (i64 i = 0; i < n; i++) to[i] = a[i] > b[i] ? a[i] : b[i];
 }
 
@@ -175,32 +175,117 @@ static void fill(float *to, float value, i64 n) {
     for (i64 i = 0; i < n; i++) to[i] = value;
 }
 
-/* Maximum of shifted lines along one axis: lines are `inner` numbers, and there are `outer` stacks of them. */
-static void slide(const float *x, float *y, i64 outer, i64 inner, i64 n, i64 m, i64 k, i64 p, i64 d) {
-    for (i64 o = 0; o < outer; o++, x += n * inner, y += m * inner) {
-        if (p == 0 && m + d * (k - 1) <= n && k > 1) { /* no padding anywhere: the first two at once */
-            larger(y, x, x + d * inner, m * inner);
-            for (i64 i = 2; i < k; i++) maximum(y, x + i * d * inner, m * inner);
-            continue;
-        }
-        fill(y, -INFINITY, m * inner);
-        for (i64 i = 0; i < k; i++) {
-            i64 shift = i * d - p, from = most(0, -shift), to = least(m, n - shift);
-            if (to > from) maximum(y + from * inner, x + (from + shift) * inner, (to - from) * inner);
-        }
+/* A bit a lane. */
+INLINE uint8_t packed(marks where) {
+#if defined(__AVX__)
+    return (uint8_t)_mm256_movemask_ps((__m256)where);
+#else
+    marks bits = where & BITS;
+    uint8_t found = 0;
+    for (int i = 0; i < LANES; i++) found |= (uint8_t)bits[i];
+    return found;
+#endif
+}
+
+INLINE marks unpacked(uint8_t bits) {
+    marks all = {bits, bits, bits, bits, bits, bits, bits, bits};
+    return (all & BITS) == BITS;
+}
+
+/* The larger of two rows, and a bit a number where they are asked for: whether it is the second's. */
+static void contend(float *to, const float *a, const float *b, uint8_t *bits, i64 n) {
+    i64 i = 0;
+    if (!bits) {
+        larger(to, a, b, n);
+        return;
+    }
+    for (; i + LANES <= n; i += LANES) {
+        lanes one = load(a + i), two = load(b + i);
+        marks second = two > one;
+        *bits++ = packed(second);
+        store(to + i, either(second, two, one));
+    }
+    for (int bit = 0; i < n; i++, bit++) {
+        int second = b[i] > a[i];
+        *bits = (uint8_t)((bit ? *bits : 0) | second << bit);
+        to[i] = second ? b[i] : a[i];
     }
 }
 
-/* The gathered map of an image, in `y`; `spare` is as large as the image and its gathered map. */
-static void gather(const job *j, const float *x, float *y, float *spare) {
-    i64 C = j->channels;
+/* Maxima are found along one axis after the other. Where a gradient is to be sent back, every place of a window along an
+ * axis but the first has a bit a number: whether it is larger than all before it, so that the last of those that have it
+ * is where the maximum was first found. They lie row by row of the gathered map, in whole bytes. */
+typedef struct {
+    i64 bytes;       /* of a row */
+    i64 gap[3];      /* from one place along an axis to the next */
+    uint8_t *bits[3];
+} winners;
+
+static winners winners_of(const job *j, uint8_t *bits) {
     const i64 *n = j->size, *m = j->gathered;
-    const window *w = &j->look;
-    int deep = n[0] > 1 || w->kernel[0] > 1, high = deep || n[1] > 1 || w->kernel[1] > 1;
-    float *wide = high ? spare : y, *tall = deep ? spare + n[0] * n[1] * m[2] * C : y;
-    slide(x, wide, n[0] * n[1], C, n[2], m[2], w->kernel[2], w->padding[2], w->dilation[2]);
-    if (high) slide(wide, tall, n[0], m[2] * C, n[1], m[1], w->kernel[1], w->padding[1], w->dilation[1]);
-    if (deep) slide(tall, y, 1, m[1] * m[2] * C, n[0], m[0], w->kernel[0], w->padding[0], w->dilation[0]);
+    winners w = {.bytes = (m[2] * j->channels + 7) / 8};
+    const i64 rows[3] = {m[0] * m[1], n[0] * m[1], n[0] * n[1]};
+    for (int axis = 2; axis >= 0; axis--) {
+        w.gap[axis] = rows[axis] * w.bytes;
+        w.bits[axis] = bits;
+        if (bits) bits += (j->look.kernel[axis] - 1) * w.gap[axis];
+    }
+    return w;
+}
+
+/* Bytes that the winners of an image take. */
+static i64 winners_size(const job *j) {
+    winners w = winners_of(j, 0);
+    i64 size = 0;
+    for (int axis = 0; axis < 3; axis++) size += (j->look.kernel[axis] - 1) * w.gap[axis];
+    return size;
+}
+
+INLINE uint8_t *bits_at(const winners *w, int axis, i64 row) {
+    return w->bits[axis] ? w->bits[axis] + row * w->bytes : 0;
+}
+
+/* Pixels that the windows of a row reach over, those beyond its ends included; whether there are any. */
+static i64 reach(const job *j) { return j->gathered[2] + (j->look.kernel[2] - 1) * j->look.dilation[2]; }
+static int juts(const job *j) { return j->look.padding[2] > 0 || reach(j) > j->size[2]; }
+
+/* Maxima along a row of pixels; `line` has room for as many pixels as the windows reach over. */
+static void gather_along(const job *j, const float *x, float *y, float *line, uint8_t *bits, i64 gap) {
+    i64 C = j->channels, n = j->gathered[2] * C, k = j->look.kernel[2], step = j->look.dilation[2] * C;
+    if (juts(j)) {
+        i64 before = j->look.padding[2], inside = least(j->size[2], reach(j) - before);
+        fill(line, -INFINITY, reach(j) * C);
+        memcpy(line + before * C, x, inside * C * sizeof(float));
+        x = line;
+    }
+    if (k == 1) memcpy(y, x, n * sizeof(float));
+    for (i64 i = 1; i < k; i++) contend(y, i > 1 ? y : x, x + i * step, bits ? bits + (i - 1) * gap : 0, n);
+}
+
+/* Rows that are made as they are needed lie in a ring of so many. Row `at` of it. */
+INLINE i64 in_ring(i64 at, i64 rows) { return at < rows ? at : at % rows; }
+
+/* Maxima across rows, of the places of a window that begins at the row `first`; rows are `step` numbers apart. */
+static void gather_across(const job *j, int axis, const float *x, i64 ring, i64 first, i64 step, float *y, uint8_t *bits,
+                          i64 gap, i64 bytes) {
+    i64 n = j->gathered[2] * j->channels;
+    const float *best = 0;
+    for (i64 i = 0; i < j->look.kernel[axis]; i++) {
+        i64 at = first + i * j->look.dilation[axis];
+        const float *row = at >= 0 && at < j->size[axis] ? x + in_ring(at, ring) * step : 0;
+        uint8_t *here = bits && i ? bits + (i - 1) * gap : 0;
+        if (row && best) {
+            contend(y, best, row, here, n);
+            best = y;
+            continue;
+        }
+        if (here) memset(here, row ? 255 : 0, bytes);
+        best = row ? row : best;
+    }
+    if (!best)
+        fill(y, -INFINITY, n);
+    else if (best != y)
+        memcpy(y, best, n * sizeof(float));
 }
 
 /* Pixels beside one of a line of n, reflected at the ends. */
@@ -211,22 +296,23 @@ static void soften(const float *a, float wa, const float *b, const float *c, flo
     for (i64 i = 0; i < n; i++) to[i] = wa * a[i] + 0.5f * b[i] + wc * c[i];
 }
 
-/* Lines, each `inner` numbers, smoothed with the weights 1, 2, 1, reflected at the ends; or what is sent back by that. */
-static void smooth_lines(const float *x, float *to, i64 n, i64 inner, int back) {
-    const float *end = x + (n - 1) * inner;
-    float mirrored = back && n > 2 ? 0 : 0.25f; /* nothing is sent to what is beyond the ends */
-    if (n == 1) {
+/* Row r of n, each `inner` numbers, smoothed across with the weights 1, 2, 1, reflected at the ends; or, of what is sent
+ * back by that, what reaches the row. Weights are never zero, which would make NaN of infinity. */
+static void smooth_row(const float *x, i64 ring, i64 r, i64 n, i64 inner, float *to, int back) {
+    i64 a = before(r, n), b = after(r, n);
+    float wa = back && a == 0 ? 0.5f : 0.25f, wb = back && b == n - 1 ? 0.5f : 0.25f;
+    if (back && a == b) wa = wb = (wa > wb ? wa : wb) / 2; /* an end: half of what its only neighbour sends, twice */
+    if (n == 1)
         memcpy(to, x, inner * sizeof(float));
-        return;
-    }
-    soften(x + inner, mirrored, x, x + inner, 0.25f, to, inner);
-    if (n > 2) soften(x, 0.25f, x + inner, x + 2 * inner, 0.25f, to + inner, (n - 2) * inner);
-    soften(end - inner, 0.25f, end, end - inner, mirrored, to + (n - 1) * inner, inner);
-    if (!back || n == 2) return;
-    for (i64 i = 0; i < inner; i++) { /* the ends count half in what is beside them, and a quarter is there */
-        to[inner + i] += 0.25f * x[i];
-        to[(n - 2) * inner + i] += 0.25f * end[i];
-    }
+    else
+        soften(x + in_ring(a, ring) * inner, wa, x + in_ring(r, ring) * inner, x + in_ring(b, ring) * inner, wb, to, inner);
+}
+
+/* All rows: those that are far from the ends at once. */
+static void smooth_lines(const float *x, float *to, i64 n, i64 inner, int back) {
+    for (i64 r = 0; r < n; r++)
+        if (r < 2 || r > n - 3) smooth_row(x, n, r, n, inner, to + r * inner, back);
+    if (n > 4) soften(x + inner, 0.25f, x + 2 * inner, x + 3 * inner, 0.25f, to + 2 * inner, (n - 4) * inner);
 }
 
 /* A map smoothed along every axis, in `y`; `spare` holds two maps. */
@@ -240,6 +326,49 @@ static void smooth(const i64 size[3], i64 C, const float *x, float *y, float *sp
         for (i64 o = 0; o < outer; o++) smooth_lines(x + o * n * inner, to + o * n * inner, n, inner, back);
         x = to;
     }
+}
+
+/* Rows across which a window reaches. */
+static i64 window_rows(const job *j) { return (j->look.kernel[1] - 1) * j->look.dilation[1] + 1; }
+
+static int is_deep(const job *j) { return j->size[0] > 1 || j->look.kernel[0] > 1; }
+
+/* Numbers that `gather` and its way back need for themselves: a row and what its windows reach over, three rings of rows,
+ * and where there are planes to look across, maps between the axes. */
+static i64 gather_room(const job *j) {
+    i64 row = j->gathered[2] * j->channels, plane = j->gathered[1] * row;
+    i64 planes = is_deep(j) ? j->size[0] + 3 * j->gathered[0] : 0;
+    return reach(j) * j->channels + (window_rows(j) + 1) * row + 4 * row + planes * plane;
+}
+
+/* The gathered map of an image, smoothed or not, in `y`; who won, where that is asked for. A row is handed on to the next
+ * step while it lies in the cache. */
+static void gather(const job *j, const float *x, float *y, float *room, uint8_t *bits) {
+    const i64 *n = j->size, *m = j->gathered, *p = j->look.padding;
+    i64 C = j->channels, row = m[2] * C, plane = m[1] * row, ring = window_rows(j);
+    int deep = is_deep(j), soft = j->smooths && !deep;
+    winners w = winners_of(j, bits);
+    float *line = room, *wide = line + reach(j) * C, *one = wide + ring * row, *softened = one + row, *tall = softened + 3 * row;
+    for (i64 z = 0; z < n[0]; z++)
+        for (i64 r = 0, ready = 0; r < m[1]; r++) {
+            for (; ready < least(n[1], r - p[1] + ring); ready++) {
+                i64 at = z * n[1] + ready;
+                float *to = wide + ready % ring * row;
+                gather_along(j, x + at * n[2] * C, to, line, bits_at(&w, 2, at), w.gap[2]);
+            }
+            float *to = soft ? one : (deep ? tall : y) + z * plane + r * row;
+            gather_across(j, 1, wide, ring, r - p[1], row, to, bits_at(&w, 1, z * m[1] + r), w.gap[1], w.bytes);
+            if (!soft) continue;
+            smooth_lines(to, softened + r % 3 * row, m[2], C, 0);
+            if (r) smooth_row(softened, 3, r - 1, m[1], row, y + (r - 1) * row, 0);
+            if (r == m[1] - 1) smooth_row(softened, 3, r, m[1], row, y + r * row, 0);
+        }
+    float *whole = j->smooths ? tall + n[0] * plane : y;
+    for (i64 z = 0; deep && z < m[0]; z++)
+        for (i64 r = 0; r < m[1]; r++)
+            gather_across(j, 0, tall + r * row, n[0], z - p[0], plane, whole + z * plane + r * row,
+                          bits_at(&w, 0, z * m[1] + r), w.gap[0], w.bytes);
+    if (deep && j->smooths) smooth(m, C, whole, y, whole + m[0] * plane, 0);
 }
 
 /* What a smoothed pixel is a mean of: flat indices into a map of `size`, of the places near[axis] along every axis (the
@@ -616,59 +745,6 @@ INLINE void find_all(const float *x, i64 C, i64 d, i64 *pixels, const int32_t *w
     EACH_VECTOR(d, find, x, pixels, which, count, row, to, places);
 }
 
-typedef struct {
-    i64 first, count, pixel; /* of a row of the gathered map: where it begins, how many they are, what is under the first */
-} span;
-
-/* The pixels of a row of the gathered map whose windows have the place a, b, c inside the map. */
-static span span_of(const job *j, i64 z, i64 y, i64 a, i64 b, i64 c) {
-    const window *w = &j->look;
-    const i64 *n = j->size, *d = w->dilation, *p = w->padding;
-    i64 plane = z + a * d[0] - p[0], row = y + b * d[1] - p[1], shift = c * d[2] - p[2];
-    i64 first = most(0, -shift), count = least(j->gathered[2], n[2] - shift) - first;
-    if (plane < 0 || plane >= n[0] || row < 0 || row >= n[1]) count = 0;
-    return (span){first, most(0, count), (plane * n[1] + row) * n[2] + first + shift};
-}
-
-/* Every place of the windows around the pixels of a row, the last first. */
-#define EACH_PLACE(w, place)                                                                            \
-    for (i64 a = (w)->kernel[0] - 1, place = places_of(w) - 1; a >= 0; a--)                             \
-        for (i64 b = (w)->kernel[1] - 1; b >= 0; b--)                                                   \
-            for (i64 c = (w)->kernel[2] - 1; c >= 0; c--, place--)
-
-static void mark(const float *restrict x, const float *restrict y, uint8_t *restrict places, uint8_t place, i64 n) {
-    for (i64 i = 0; i < n; i++) places[i] = x[i] == y[i] ? place : places[i];
-}
-
-/* Where every maximum of the gathered map y came from: the first place that holds it. */
-static void trace(const job *j, const float *x, const float *y, uint8_t *places) {
-    i64 C = j->channels, row = j->gathered[2] * C;
-    memset(places, NOWHERE, volume(j->gathered) * C);
-    for (i64 z = 0; z < j->gathered[0]; z++)
-        for (i64 r = 0; r < j->gathered[1]; r++, y += row, places += row)
-            EACH_PLACE(&j->look, place) {
-                span s = span_of(j, z, r, a, b, c);
-                mark(x + s.pixel * C, y + s.first * C, places + s.first * C, (uint8_t)place, s.count * C);
-            }
-}
-
-static void send_some(float *restrict to, const float *restrict grad, const uint8_t *restrict places, uint8_t place,
-                      i64 n) {
-    for (i64 i = 0; i < n; i++) to[i] += places[i] == place ? grad[i] : 0.0f;
-}
-
-/* Send the gradient of all maxima back to where they came from. */
-static void untrace(const job *j, const float *grad, const uint8_t *places, float *to) {
-    i64 C = j->channels, row = j->gathered[2] * C;
-    for (i64 z = 0; z < j->gathered[0]; z++)
-        for (i64 r = 0; r < j->gathered[1]; r++, grad += row, places += row)
-            EACH_PLACE(&j->look, place) {
-                span s = span_of(j, z, r, a, b, c);
-                i64 first = s.first * C;
-                send_some(to + s.pixel * C, grad + first, places + first, (uint8_t)place, s.count * C);
-            }
-}
-
 /* The numbers of the chosen pixels, and where each maximum came from. */
 static void take(const job *j, const float *x, const float *y, const int32_t *chosen, float *values, uint8_t *places,
                  const i64 *offsets, i64 *pixels, int32_t *which) {
@@ -790,7 +866,7 @@ static void expect_lines(const job *j, const float *y, const float *scores, floa
 /* One image after the other */
 
 typedef struct {
-    float *turned, *map, *raw, *spare, *scores, *work, *weights, *values; /* `raw`: the map before it is smoothed */
+    float *turned, *map, *spare, *scores, *work, *weights, *values;
     i64 *pixels, *look, *cells; /* pixels of a window, or lines; distances of the places of both windows */
     int32_t *which;             /* places of the pixels of a window */
     double *F;
@@ -805,10 +881,9 @@ static int make_desk(const job *j, const fold *f, desk *t) {
     i64 C = j->channels, n = volume(j->size), m = volume(j->gathered), o = volume(j->out);
     i64 lines = 0, look = places_of(&j->look), cells = places_of(&j->cells), places = most(look, cells);
     for (int a = 0; a < 3; a++) lines += j->out[a] + j->gathered[a];
-    i64 rows = j->size[0] * j->size[1] * j->gathered[2] + j->size[0] * j->gathered[1] * j->gathered[2];
-    i64 spare = most(most(rows, 2 * m), o) * C, width = f ? (BLOCK + 1) * f->width : 0;
-    i64 raw = j->smooths ? m * C : 0, size = (places + lines + look + cells) * sizeof(i64) + lines * sizeof(double) +
-               (n * C + m * C + raw + spare + m * j->groups + width + 2 * places + lines + o * C) * sizeof(float);
+    i64 spare = most(gather_room(j), most(2 * m, o) * C), width = f ? (BLOCK + 1) * f->width : 0;
+    i64 size = (places + lines + look + cells) * sizeof(i64) + lines * sizeof(double) +
+               (n * C + m * C + spare + m * j->groups + width + 2 * places + lines + o * C) * sizeof(float);
     if (size > room.size) {
         free(room.memory);
         room.memory = malloc(size);
@@ -822,7 +897,6 @@ static int make_desk(const job *j, const fold *f, desk *t) {
     t->F = (double *)p, p += lines * sizeof(double);
     t->turned = (float *)p, p += n * C * sizeof(float);
     t->map = (float *)p, p += m * C * sizeof(float);
-    t->raw = (float *)p, p += raw * sizeof(float);
     t->spare = (float *)p, p += spare * sizeof(float);
     t->scores = (float *)p, p += m * j->groups * sizeof(float);
     t->work = (float *)p, p += width * sizeof(float);
@@ -847,8 +921,7 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
     const float *y = x;
     if (j->gathers) {
         float *map = j->choice == WHOLE ? values : t->map;
-        gather(j, x, j->smooths ? t->raw : map, t->spare);
-        if (j->smooths) smooth(j->gathered, C, t->raw, map, t->spare, 0);
+        gather(j, x, map, t->spare, j->smooths && j->places ? j->places + image * winners_size(j) : 0);
         y = map;
     }
     const float *scores = t->scores;
@@ -868,9 +941,8 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
         for (i64 g = 0; g < j->groups; g++)
             choose(j, j->scoring == BLIND ? 0 : scores + g * m, scale, image, g, chosen + g * o, t->cells, t->pixels,
                    t->which, t->weights, t->F);
-        uint8_t *places = j->places ? j->places + image * (j->smooths ? m : o) * C : 0;
-        take(j, x, y, chosen, values, j->smooths ? 0 : places, t->look, t->pixels, t->which);
-        if (j->smooths && places) trace(j, x, t->raw, places);
+        uint8_t *places = j->places && !j->smooths ? j->places + image * o * C : 0;
+        take(j, x, y, chosen, values, places, t->look, t->pixels, t->which);
     }
     if (!j->channels_last) turn(values, j->values + image * o * C, o, C);
     return 1;
@@ -893,15 +965,94 @@ INLINE void send(float *here, const i64 *steps, i64 K, int few, const uint8_t *p
         if (places[c] != NOWHERE) here[steps[places[c]] + c] += from[c];
 }
 
+/* Which of eight numbers a place of k has won: those that no later one has taken. */
+INLINE uint8_t won_by(const uint8_t *bits, i64 gap, i64 place, i64 k) {
+    uint8_t won = place ? bits[(place - 1) * gap] : 255;
+    for (i64 later = place + 1; later < k; later++) won &= (uint8_t)~bits[(later - 1) * gap];
+    return won;
+}
+
+/* Add to a row, or put there, the gradient that one of k places has won. */
+INLINE void credit_some(float *to, const float *grad, const uint8_t *bits, i64 gap, i64 n, i64 place, i64 k, int put) {
+    i64 i = 0;
+    for (; i + LANES <= n; i += LANES, bits++) {
+        lanes value = (lanes)((marks)load(grad + i) & unpacked(won_by(bits, gap, place, k)));
+        if (!put) value += load(to + i);
+        store(to + i, value);
+    }
+    for (int bit = 0; i < n; i++, bit++)
+        to[i] = (put ? 0 : to[i]) + (won_by(bits, gap, place, k) >> bit & 1 ? grad[i] : 0);
+}
+
+static void credit(float *to, const float *grad, const uint8_t *bits, i64 gap, i64 n, i64 place, i64 k, int put) {
+    switch (k > 3 ? -1 : k * 6 + place * 2 + put) { /* the usual ones are compiled each for itself */
+        case 12: credit_some(to, grad, bits, gap, n, 0, 2, 0); break;
+        case 13: credit_some(to, grad, bits, gap, n, 0, 2, 1); break;
+        case 14: credit_some(to, grad, bits, gap, n, 1, 2, 0); break;
+        case 15: credit_some(to, grad, bits, gap, n, 1, 2, 1); break;
+        case 18: credit_some(to, grad, bits, gap, n, 0, 3, 0); break;
+        case 19: credit_some(to, grad, bits, gap, n, 0, 3, 1); break;
+        case 20: credit_some(to, grad, bits, gap, n, 1, 3, 0); break;
+        case 22: credit_some(to, grad, bits, gap, n, 2, 3, 0); break;
+        default: credit_some(to, grad, bits, gap, n, place, k, put);
+    }
+}
+
+/* What maxima across rows send back to the row `at`; their gradients are `step` numbers apart, their bits `bytes`. */
+static void credit_across(const job *j, int axis, const float *grad, i64 ring, i64 at, i64 step, const uint8_t *bits, i64 gap,
+                          i64 bytes, float *to) {
+    i64 n = j->gathered[2] * j->channels, k = j->look.kernel[axis];
+    int put = 1;
+    for (i64 i = 0; i < k; i++) {
+        i64 r = at + j->look.padding[axis] - i * j->look.dilation[axis];
+        if (r < 0 || r >= j->gathered[axis]) continue;
+        credit(to, grad + in_ring(r, ring) * step, bits + r * bytes, gap, n, i, k, put);
+        put = 0;
+    }
+    if (put) memset(to, 0, n * sizeof(float));
+}
+
+/* What maxima along a row send back to it; `line` as in gather_along. */
+static void credit_along(const job *j, const float *grad, const uint8_t *bits, i64 gap, float *line, float *to) {
+    i64 C = j->channels, n = j->gathered[2] * C, k = j->look.kernel[2], all = most(j->size[2], reach(j)) * C;
+    float *sum = juts(j) ? line : to;
+    memset(sum + n, 0, ((juts(j) ? reach(j) * C : all) - n) * sizeof(float));
+    for (i64 i = 0; i < k; i++) credit(sum + i * j->look.dilation[2] * C, grad, bits, gap, n, i, k, i == 0);
+    if (!juts(j)) return;
+    i64 before = j->look.padding[2], inside = least(j->size[2], reach(j) - before);
+    memcpy(to, line + before * C, inside * C * sizeof(float));
+    memset(to + inside * C, 0, (j->size[2] - inside) * C * sizeof(float));
+}
+
 /* Send the gradient of the chosen numbers of a smoothed map back to where its maxima came from. */
 static void send_back_smoothed(const job *j, desk *t, i64 image, const float *grad, float *to) {
-    i64 C = j->channels, d = C / j->groups, m = volume(j->gathered), o = volume(j->out);
+    i64 C = j->channels, d = C / j->groups, o = volume(j->out);
+    const i64 *n = j->size, *m = j->gathered, *p = j->look.padding;
     const int32_t *chosen = j->chosen + image * j->groups * o;
-    memset(t->map, 0, m * C * sizeof(float));
+    i64 row = m[2] * C, plane = m[1] * row, ring = is_deep(j) ? m[1] : window_rows(j);
+    winners w = winners_of(j, j->places + image * winners_size(j));
+    float *line = t->spare, *wide = line + reach(j) * C, *one = wide + row, *tall = one + row;
+    memset(t->map, 0, m[0] * plane * sizeof(float));
     for (i64 g = 0; g < j->groups; g++)
         for (i64 i = 0; i < o; i++) add(t->map + chosen[g * o + i] * C + g * d, grad + i * C + g * d, 1, d);
-    smooth(j->gathered, C, t->map, t->raw, t->spare, 1);
-    untrace(j, t->raw, j->places + image * m * C, to);
+    if (is_deep(j)) {
+        float *maps = tall + n[0] * plane, *whole = maps + 2 * m[0] * plane;
+        smooth(m, C, t->map, whole, maps, 1);
+        for (i64 z = 0; z < n[0]; z++)
+            for (i64 r = 0; r < m[1]; r++)
+                credit_across(j, 0, whole + r * row, m[0], z, plane, bits_at(&w, 0, r), w.gap[0], m[1] * w.bytes,
+                              tall + z * plane + r * row);
+    }
+    for (i64 z = 0; z < n[0]; z++)
+        for (i64 r = 0, ready = 0; r < n[1]; r++) {
+            for (; !is_deep(j) && ready < least(m[1], r + p[1] + 1); ready++) {
+                smooth_row(t->map, m[1], ready, m[1], row, one, 1);
+                smooth_lines(one, tall + ready % ring * row, m[2], C, 1);
+            }
+            i64 at = z * n[1] + r;
+            credit_across(j, 1, tall + z * plane, ring, r, row, bits_at(&w, 1, z * m[1]), w.gap[1], w.bytes, wide);
+            credit_along(j, wide, bits_at(&w, 2, at), w.gap[2], line, to + at * n[2] * C);
+        }
 }
 
 /* Send the gradient of the chosen numbers back to where they came from. */
@@ -919,10 +1070,11 @@ static void send_back(const job *j, desk *t, i64 image) {
     for (int a = 0; a < 3; a++) few = few && !w->padding[a] && map[a] + (w->kernel[a] - 1) * w->dilation[a] <= size[a];
     i64 steps[256] = {0}; /* how far a place is from the first, in numbers */
     for (i64 k = 0; j->places && k < K; k++) steps[k] = t->look[k] * C;
-    memset(to, 0, n * C * sizeof(float));
     if (j->smooths)
         send_back_smoothed(j, t, image, grad, to);
-    else for (i64 i = 0; i < o; i++)
+    else
+        memset(to, 0, n * C * sizeof(float));
+    for (i64 i = 0; !j->smooths && i < o; i++)
         for (i64 g = 0; g < j->groups; g++) {
             const float *from = grad + i * C + g * d;
             i64 z, y, x;

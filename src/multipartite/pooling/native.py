@@ -189,6 +189,17 @@ class Steps(NamedTuple):
         """Whether it is smoothed."""
         return self.how == "blur"
 
+    def winners(self, spatial: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """How the bits of kernels.c's `winners` lie, the last axis first: places but the first, then rows.
+
+        Examples
+        --------
+        >>> Steps.of(Window.of(2, dims=2), "blur", (8, 8)).winners((8, 8))
+        [(1, 8), (1, 7)]
+        """
+        kernel, last = self.window.kernel_size, len(spatial) - 1
+        return [(kernel[a] - 1, *spatial[:a], *self.scored[a:last]) for a in range(last, -1, -1)]
+
 
 steps_of = lru_cache(maxsize=256)(Steps.of)
 
@@ -203,9 +214,9 @@ class Picks:
         The numbers, in the layout of the map that they are from.
     chosen : Tensor of shape (N, groups, *out) or None
         Flat indices into the scored map; None where every window stands at its own place.
-    places : Tensor of shape (N, *out, C), or (N, *scored, C) where maxima are smoothed, or None
-        In which place of the window around a chosen pixel, or around every pixel, every maximum was; None where it was
-        the pixel itself.
+    places : Tensor of shape (N, *out, C), or (N, bytes) where maxima are smoothed, or None
+        In which place of the window around a chosen pixel every maximum was; None where it was the pixel itself. Where
+        maxima are smoothed, the bits of kernels.c's `winners`, from which that follows for every pixel.
     """
 
     job: _Job
@@ -414,7 +425,10 @@ def _pooled(
         picks.chosen = torch.empty((len(x), job.groups, *out), dtype=torch.int32)
         job.chosen = picks.chosen.data_ptr()
     if places and followed:
-        picks.places = torch.empty((len(x), *(steps.scored if steps.smooths else out), x.shape[1]), dtype=torch.uint8)
+        size = (*out, x.shape[1])
+        if steps.smooths:
+            size = (sum(map(math.prod, steps.winners(tuple(x.shape[2:])))) * _row_bytes(steps, x.shape[1]),)
+        picks.places = torch.empty((len(x), *size), dtype=torch.uint8)
         job.places = picks.places.data_ptr()
     job.x = x.data_ptr()
     if not _run(job, what):
@@ -467,8 +481,8 @@ def _sent_back(grad: Tensor, chosen: Tensor | None, places: Tensor | None, shape
         grad = _sent_back(grad, chosen, None, size, steps._replace(window=before, how=None))
         nothing = torch.zeros_like(grad, requires_grad=True)
         (grad,) = torch.autograd.grad(smooth(nothing, GATHERED_WIDTH), nothing, grad, create_graph=True)
-        chosen, steps = None, steps._replace(window=replace(window, stride=(1,) * window.dims), out=steps.scored)
-        window = steps.window
+        assert places is not None
+        return _credited(grad, places, spatial, steps)
     if places is None:
         assert chosen is not None
         origin = chosen.long().repeat_interleave(shape[1] // chosen.shape[1], 1)
@@ -484,6 +498,31 @@ def _sent_back(grad: Tensor, chosen: Tensor | None, places: Tensor | None, shape
         grad = torch.where(reached.movedim(-1, 1), grad, 0)
     zeros = grad.new_zeros(*shape[:2], math.prod(spatial))
     return zeros.scatter_add(2, origin.flatten(2), grad.flatten(2)).reshape(shape)
+
+
+def _row_bytes(steps: Steps, channels: int) -> int:
+    """How many bytes the bits of a row of the gathered map take."""
+    return -(-steps.scored[-1] * channels // 8)
+
+
+def _credited(grad: Tensor, bits: Tensor, spatial: tuple[int, ...], steps: Steps) -> Tensor:
+    """Send the gradient (N, C, *gathered) of all maxima back to (N, C, *spatial), one axis after the other."""
+    window, (N, C) = steps.window, grad.shape[:2]
+    rows, parts = _row_bytes(steps, C), steps.winners(spatial)
+    found = bits.split([math.prod(part) * rows for part in parts], dim=1)
+    for axis, (part, packed) in enumerate(zip(reversed(parts), reversed(found), strict=True)):
+        k, p, d, n = window.kernel_size[axis], window.padding[axis], window.dilation[axis], spatial[axis]
+        unpacked = packed.reshape(N, *part, rows, 1) >> torch.arange(8, device=bits.device) & 1
+        row = unpacked.flatten(-2)[..., : steps.scored[-1] * C].bool()
+        later = row.unflatten(-1, (steps.scored[-1], C)).movedim(-1, 2).unbind(1)  # (N, C, *sizes) a place
+        sent = grad.new_zeros(*grad.shape[: axis + 2], n + 2 * p + d * (k - 1) + grad.shape[axis + 2], *grad.shape[axis + 3 :])
+        for place in range(k - 1, -1, -1):  # the last that beat those before it
+            won = later[place - 1] if place else torch.ones_like(grad, dtype=torch.bool)
+            slot = torch.arange(grad.shape[axis + 2], device=grad.device) + place * d
+            sent = sent.index_add(axis + 2, slot, torch.where(won, grad, 0))
+            grad = torch.where(won, 0, grad)
+        grad = sent.narrow(axis + 2, p, n)
+    return grad
 
 
 def _job(x: Tensor, steps: Steps, groups: int) -> _Job:
