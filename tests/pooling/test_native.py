@@ -235,6 +235,7 @@ def test_what_the_kernel_does_not_do_is_done_by_operations(x):
 def test_windows_of_too_many_places_are_for_operations():
     assert not native.handles(torch.zeros(1, 1, 20, 20), Window.of(16, dims=2))
     assert native.handles(torch.zeros(1, 1, 20, 20), Window.of(15, dims=2))
+    assert not native.handles(torch.zeros(1, 1, 20, 20), Window.of(2, 16, dims=2)), "of which one pixel stays"
 
 
 def assert_learn_the_same(layers, batches):

@@ -22,6 +22,7 @@
 #define COLUMNS (2 * LANES) /* of a factor, that are multiplied at a time */
 #define TRIFLE 1e-25f /* what a pixel without any score weighs; see choose.py */
 #define BITS ((marks){1, 2, 4, 8, 16, 32, 64, 128})
+#define PLACES 256 /* more than a window has */
 #define NOWHERE 255 /* the place of a number that no gradient reaches */
 
 #define INLINE static inline __attribute__((always_inline))
@@ -112,6 +113,15 @@ INLINE lanes either(marks where, lanes a, lanes b) {
     return (lanes)(((marks)a & where) | ((marks)b & ~where));
 }
 
+/* The larger of two numbers, the second of equals. */
+INLINE lanes higher(lanes a, lanes b) {
+#ifdef __AVX__
+    return (lanes)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return either(a > b, a, b);
+#endif
+}
+
 INLINE half folded(lanes v) {
     return __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
 }
@@ -167,10 +177,6 @@ static int is_strange(const float *x, i64 n) {
 
 /* Gather */
 
-static void larger(float *to, const float *a, const float *b, i64 n) {
-    for (i64 i = 0; i < n; i++) to[i] = a[i] > b[i] ? a[i] : b[i];
-}
-
 static void fill(float *to, float value, i64 n) {
     for (i64 i = 0; i < n; i++) to[i] = value;
 }
@@ -187,29 +193,54 @@ INLINE uint8_t packed(marks where) {
 #endif
 }
 
-INLINE marks unpacked(uint8_t bits) {
-    marks all = {bits, bits, bits, bits, bits, bits, bits, bits};
-    return (all & BITS) == BITS;
+/* All lanes of those whose bit is set, of the eight bits of a word from the one at `first` on. */
+INLINE marks unpacked(uint32_t word, int first) {
+    marks all = {word, word, word, word, word, word, word, word}, bits = BITS << first;
+    return (all & bits) == bits;
 }
 
-/* The larger of two rows, and a bit a number where they are asked for: whether it is the second's. */
-static void contend(float *to, const float *a, const float *b, uint8_t *bits, i64 n) {
+INLINE void contend_vector(float *to, const float *const *rows, uint8_t *bits, i64 gap, i64 i, i64 at, i64 k) {
+    lanes best = load(rows[0] + at);
+    for (i64 r = 1; r < k; r++) {
+        lanes row = load(rows[r] + at);
+        if (bits) bits[(r - 1) * gap + i / LANES] = (uint8_t)(packed(row > best) >> (i - at));
+        best = higher(row, best);
+    }
+    store(to + at, best);
+}
+
+/* The largest of k rows; with `bits`, which are `gap` apart, whether a row beats all before it, for every row but the first. */
+INLINE void contend_some(float *to, const float *const *given, uint8_t *bits, i64 gap, i64 n, i64 k) {
+    const float *rows[PLACES]; /* for all that is known, writing numbers might change what is given */
+    for (i64 r = 0; r < k; r++) rows[r] = given[r];
     i64 i = 0;
-    if (!bits) {
-        larger(to, a, b, n);
-        return;
+    for (; i + LANES <= n; i += LANES) contend_vector(to, rows, bits, gap, i, i, k);
+    if (i < n && n >= LANES) contend_vector(to, rows, bits, gap, i, n - LANES, k); /* overlaps the one before */
+    for (i64 c = 0; c < n && n < LANES; c++) {
+        float best = rows[0][c];
+        for (i64 r = 1; r < k; r++) {
+            int beats = rows[r][c] > best;
+            uint8_t *here = bits + (r - 1) * gap;
+            if (bits) *here = (uint8_t)((c ? *here : 0) | beats << c);
+            best = beats ? rows[r][c] : best;
+        }
+        to[c] = best;
     }
-    for (; i + LANES <= n; i += LANES) {
-        lanes one = load(a + i), two = load(b + i);
-        marks second = two > one;
-        *bits++ = packed(second);
-        store(to + i, either(second, two, one));
-    }
-    for (int bit = 0; i < n; i++, bit++) {
-        int second = b[i] > a[i];
-        *bits = (uint8_t)((bit ? *bits : 0) | second << bit);
-        to[i] = second ? b[i] : a[i];
-    }
+}
+
+static void contend(float *to, const float *const *rows, uint8_t *bits, i64 gap, i64 n, i64 k) {
+    if (k == 1)
+        memcpy(to, rows[0], n * sizeof(float));
+    else if (k == 2 && bits)
+        contend_some(to, rows, bits, gap, n, 2);
+    else if (k == 2)
+        contend_some(to, rows, 0, 0, n, 2);
+    else if (k == 3 && bits)
+        contend_some(to, rows, bits, gap, n, 3);
+    else if (k == 3)
+        contend_some(to, rows, 0, 0, n, 3);
+    else
+        contend_some(to, rows, bits, gap, n, k);
 }
 
 /* Maxima are found along one axis after the other. Where a gradient is to be sent back, every place of a window along an
@@ -258,8 +289,9 @@ static void gather_along(const job *j, const float *x, float *y, float *line, ui
         memcpy(line + before * C, x, inside * C * sizeof(float));
         x = line;
     }
-    if (k == 1) memcpy(y, x, n * sizeof(float));
-    for (i64 i = 1; i < k; i++) contend(y, i > 1 ? y : x, x + i * step, bits ? bits + (i - 1) * gap : 0, n);
+    const float *rows[PLACES];
+    for (i64 i = 0; i < k; i++) rows[i] = x + i * step;
+    contend(y, rows, bits, gap, n, k);
 }
 
 /* Rows that are made as they are needed lie in a ring of so many. Row `at` of it. */
@@ -268,24 +300,20 @@ INLINE i64 in_ring(i64 at, i64 rows) { return at < rows ? at : at % rows; }
 /* Maxima across rows, of the places of a window that begins at the row `first`; rows are `step` numbers apart. */
 static void gather_across(const job *j, int axis, const float *x, i64 ring, i64 first, i64 step, float *y, uint8_t *bits,
                           i64 gap, i64 bytes) {
-    i64 n = j->gathered[2] * j->channels;
-    const float *best = 0;
+    i64 n = j->gathered[2] * j->channels, found = 0;
+    const float *rows[PLACES];
+    uint8_t *later = bits;
     for (i64 i = 0; i < j->look.kernel[axis]; i++) {
         i64 at = first + i * j->look.dilation[axis];
-        const float *row = at >= 0 && at < j->size[axis] ? x + in_ring(at, ring) * step : 0;
-        uint8_t *here = bits && i ? bits + (i - 1) * gap : 0;
-        if (row && best) {
-            contend(y, best, row, here, n);
-            best = y;
-            continue;
-        }
-        if (here) memset(here, row ? 255 : 0, bytes);
-        best = row ? row : best;
+        int inside = at >= 0 && at < j->size[axis];
+        if (bits && i && !(inside && found)) memset(bits + (i - 1) * gap, inside ? 255 : 0, bytes); /* padding, or the first */
+        if (inside && !found) later = bits ? bits + i * gap : 0;
+        if (inside) rows[found++] = x + in_ring(at, ring) * step;
     }
-    if (!best)
+    if (found)
+        contend(y, rows, later, gap, n, found);
+    else
         fill(y, -INFINITY, n);
-    else if (best != y)
-        memcpy(y, best, n * sizeof(float));
 }
 
 /* Pixels beside one of a line of n, reflected at the ends. */
@@ -310,9 +338,10 @@ static void smooth_row(const float *x, i64 ring, i64 r, i64 n, i64 inner, float 
 
 /* All rows: those that are far from the ends at once. */
 static void smooth_lines(const float *x, float *to, i64 n, i64 inner, int back) {
-    for (i64 r = 0; r < n; r++)
-        if (r < 2 || r > n - 3) smooth_row(x, n, r, n, inner, to + r * inner, back);
-    if (n > 4) soften(x + inner, 0.25f, x + 2 * inner, x + 3 * inner, 0.25f, to + 2 * inner, (n - 4) * inner);
+    i64 ends = least(back ? 2 : 1, (n + 1) / 2); /* rows at either end whose weights are others */
+    for (i64 r = 0; r < n; r = r == ends - 1 ? most(ends, n - ends) : r + 1) smooth_row(x, n, r, n, inner, to + r * inner, back);
+    const float *row = x + ends * inner;
+    if (n > 2 * ends) soften(row - inner, 0.25f, row, row + inner, 0.25f, to + ends * inner, (n - 2 * ends) * inner);
 }
 
 /* A map smoothed along every axis, in `y`; `spare` holds two maps. */
@@ -338,7 +367,7 @@ static int is_deep(const job *j) { return j->size[0] > 1 || j->look.kernel[0] > 
 static i64 gather_room(const job *j) {
     i64 row = j->gathered[2] * j->channels, plane = j->gathered[1] * row;
     i64 planes = is_deep(j) ? j->size[0] + 3 * j->gathered[0] : 0;
-    return reach(j) * j->channels + (window_rows(j) + 1) * row + 4 * row + planes * plane;
+    return reach(j) * j->channels + (window_rows(j) + 5) * row + planes * plane;
 }
 
 /* The gathered map of an image, smoothed or not, in `y`; who won, where that is asked for. A row is handed on to the next
@@ -348,20 +377,22 @@ static void gather(const job *j, const float *x, float *y, float *room, uint8_t 
     i64 C = j->channels, row = m[2] * C, plane = m[1] * row, ring = window_rows(j);
     int deep = is_deep(j), soft = j->smooths && !deep;
     winners w = winners_of(j, bits);
-    float *line = room, *wide = line + reach(j) * C, *one = wide + ring * row, *softened = one + row, *tall = softened + 3 * row;
+    float *line = room, *wide = line + reach(j) * C, *one = wide + ring * row, *softened = one + 2 * row, *tall = softened + 3 * row;
     for (i64 z = 0; z < n[0]; z++)
-        for (i64 r = 0, ready = 0; r < m[1]; r++) {
-            for (; ready < least(n[1], r - p[1] + ring); ready++) {
+        for (i64 r = 0, ready = 0; r < m[1] + soft; r++) {
+            for (; ready < least(n[1], r - p[1] + ring) && r < m[1]; ready++) {
                 i64 at = z * n[1] + ready;
                 float *to = wide + ready % ring * row;
                 gather_along(j, x + at * n[2] * C, to, line, bits_at(&w, 2, at), w.gap[2]);
             }
-            float *to = soft ? one : (deep ? tall : y) + z * plane + r * row;
-            gather_across(j, 1, wide, ring, r - p[1], row, to, bits_at(&w, 1, z * m[1] + r), w.gap[1], w.bytes);
-            if (!soft) continue;
-            smooth_lines(to, softened + r % 3 * row, m[2], C, 0);
-            if (r) smooth_row(softened, 3, r - 1, m[1], row, y + (r - 1) * row, 0);
-            if (r == m[1] - 1) smooth_row(softened, 3, r, m[1], row, y + r * row, 0);
+            float *to = soft ? one + r % 2 * row : (deep ? tall : y) + z * plane + r * row;
+            if (r < m[1])
+                gather_across(j, 1, wide, ring, r - p[1], row, to, bits_at(&w, 1, z * m[1] + r), w.gap[1], w.bytes);
+            if (!soft || !r) continue;
+            i64 q = r - 1; /* a row that was written just now is read shifted, for which the processor would wait */
+            smooth_lines(one + q % 2 * row, softened + q % 3 * row, m[2], C, 0);
+            if (q) smooth_row(softened, 3, q - 1, m[1], row, y + (q - 1) * row, 0);
+            if (q == m[1] - 1) smooth_row(softened, 3, q, m[1], row, y + q * row, 0);
         }
     float *whole = j->smooths ? tall + n[0] * plane : y;
     for (i64 z = 0; deep && z < m[0]; z++)
@@ -739,10 +770,12 @@ INLINE void find(const float *x, const i64 *pixels, const int32_t *which, i64 co
     store_bytes(places + c, from, n);
 }
 
-INLINE void find_all(const float *x, i64 C, i64 d, i64 *pixels, const int32_t *which, const float *row, float *to,
+INLINE void find_all(const float *x, i64 C, i64 d, const i64 *pixels, const int32_t *which, const float *row, float *to,
                      uint8_t *places, i64 count) {
-    for (i64 k = 0; k < count; k++) pixels[k] *= C;
-    EACH_VECTOR(d, find, x, pixels, which, count, row, to, places);
+    i64 at[PLACES];
+    int32_t place[PLACES];
+    for (i64 k = 0; k < count; k++) at[k] = pixels[k] * C, place[k] = which[k];
+    EACH_VECTOR(d, find, x, at, place, count, row, to, places);
 }
 
 /* The numbers of the chosen pixels, and where each maximum came from. */
@@ -784,22 +817,23 @@ INLINE void blend(const float *y, const i64 *pixels, const float *weights, i64 c
     store_some(to + c, mean, n);
 }
 
-INLINE void expect_one(const job *j, const float *y, i64 C, i64 d, const float *scores, float scale, i64 *pixels,
-                       float *weights, float *to, i64 count) {
+INLINE void expect_one(const job *j, const float *y, i64 C, i64 d, const float *scores, float scale, const i64 *pixels,
+                       float *to, i64 count) {
+    i64 at[PLACES]; /* of the usual windows they stay in registers */
+    float weights[PLACES], sum = 0;
     weigh(j, scores, scale, pixels, count, weights);
-    float sum = 0;
     for (i64 k = 0; k < count; k++) sum += weights[k];
     sum = 1 / sum;
     for (i64 k = 0; k < count; k++) {
         weights[k] *= sum;
-        pixels[k] *= C;
+        at[k] = pixels[k] * C;
     }
-    EACH_VECTOR(d, blend, y, pixels, weights, count, to);
+    EACH_VECTOR(d, blend, y, at, weights, count, to);
 }
 
 /* Mean of every cell, weighted by the scores. */
 static void expect(const job *j, const float *y, const float *scores, float scale, float *values, const i64 *offsets,
-                   i64 *pixels, int32_t *which, float *weights) {
+                   i64 *pixels, int32_t *which) {
     i64 C = j->channels, d = C / j->groups, n = volume(j->gathered);
     const i64 *o = j->out;
     for (i64 z = 0, i = 0; z < o[0]; z++)
@@ -808,7 +842,7 @@ static void expect(const job *j, const float *y, const float *scores, float scal
                 for (i64 g = 0; g < j->groups; g++) {
                     i64 count = look_at_output(&j->cells, j->gathered, offsets, z, r, x, pixels, which);
                     float *to = values + i * C + g * d;
-                    FOR_USUAL(count, expect_one, j, y + g * d, C, d, scores + g * n, scale, pixels, weights, to);
+                    FOR_USUAL(count, expect_one, j, y + g * d, C, d, scores + g * n, scale, pixels, to);
                 }
             }
 }
@@ -933,7 +967,7 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
     if (j->scoring != BLIND && (scale = scale_of(scores, m * j->groups)) < 0) return 0;
 
     if (j->choice == EXPECTATION) {
-        expect(j, y, scores, scale, values, t->cells, t->pixels, t->which, t->weights);
+        expect(j, y, scores, scale, values, t->cells, t->pixels, t->which);
     } else if (j->choice == EXPECTED_LINES) {
         expect_lines(j, y, scores, values, t->spare, t->pixels, t->weights, t->F);
     } else if (j->choice != WHOLE) {
@@ -965,23 +999,38 @@ INLINE void send(float *here, const i64 *steps, i64 K, int few, const uint8_t *p
         if (places[c] != NOWHERE) here[steps[places[c]] + c] += from[c];
 }
 
-/* Which of eight numbers a place of k has won: those that no later one has taken. */
-INLINE uint8_t won_by(const uint8_t *bits, i64 gap, i64 place, i64 k) {
-    uint8_t won = place ? bits[(place - 1) * gap] : 255;
-    for (i64 later = place + 1; later < k; later++) won &= (uint8_t)~bits[(later - 1) * gap];
+/* Which numbers a place of k has won, of as many as a word has bits: those that no later place has taken. */
+INLINE uint32_t won_by(const uint8_t *bits, i64 gap, i64 place, i64 k, size_t bytes) {
+    uint32_t won = ~0u, word = 0;
+    for (i64 i = most(place, 1); i < k; i++) {
+        memcpy(&word, bits + (i - 1) * gap, bytes);
+        won &= i == place ? word : ~word;
+    }
     return won;
 }
 
-/* Add to a row, or put there, the gradient that one of k places has won. */
+INLINE void credit_vector(float *to, const float *grad, marks won, int put) {
+    lanes value = (lanes)((marks)load(grad) & won);
+    if (!put) value += load(to);
+    store(to, value);
+}
+
+/* Add to n numbers, or put there, the gradient that one of k places has won. */
 INLINE void credit_some(float *to, const float *grad, const uint8_t *bits, i64 gap, i64 n, i64 place, i64 k, int put) {
     i64 i = 0;
-    for (; i + LANES <= n; i += LANES, bits++) {
-        lanes value = (lanes)((marks)load(grad + i) & unpacked(won_by(bits, gap, place, k)));
-        if (!put) value += load(to + i);
-        store(to + i, value);
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        uint32_t won = won_by(bits + i / 8, gap, place, k, 4);
+        for (int v = 0; v < 4; v++) credit_vector(to + i + v * LANES, grad + i + v * LANES, unpacked(won, v * LANES), put);
     }
-    for (int bit = 0; i < n; i++, bit++)
-        to[i] = (put ? 0 : to[i]) + (won_by(bits, gap, place, k) >> bit & 1 ? grad[i] : 0);
+    for (; i + LANES <= n; i += LANES)
+        credit_vector(to + i, grad + i, unpacked(won_by(bits + i / 8, gap, place, k, 1), 0), put);
+    if (i < n && n >= LANES) { /* the last vector overlaps the one before, to which nothing is added twice */
+        i64 at = n - LANES;
+        uint32_t won = won_by(bits + at / 8, gap, place, k, 2) >> at % 8 & (put ? 255u : 255u << (i - at));
+        credit_vector(to + at, grad + at, unpacked(won, 0), put);
+        return;
+    }
+    for (; i < n; i++) to[i] = (put ? 0 : to[i]) + (won_by(bits, gap, place, k, 1) >> i & 1 ? grad[i] : 0);
 }
 
 static void credit(float *to, const float *grad, const uint8_t *bits, i64 gap, i64 n, i64 place, i64 k, int put) {
@@ -1014,9 +1063,9 @@ static void credit_across(const job *j, int axis, const float *grad, i64 ring, i
 
 /* What maxima along a row send back to it; `line` as in gather_along. */
 static void credit_along(const job *j, const float *grad, const uint8_t *bits, i64 gap, float *line, float *to) {
-    i64 C = j->channels, n = j->gathered[2] * C, k = j->look.kernel[2], all = most(j->size[2], reach(j)) * C;
+    i64 C = j->channels, n = j->gathered[2] * C, k = j->look.kernel[2], all = juts(j) ? reach(j) : j->size[2];
     float *sum = juts(j) ? line : to;
-    memset(sum + n, 0, ((juts(j) ? reach(j) * C : all) - n) * sizeof(float));
+    memset(sum + n, 0, (all * C - n) * sizeof(float));
     for (i64 i = 0; i < k; i++) credit(sum + i * j->look.dilation[2] * C, grad, bits, gap, n, i, k, i == 0);
     if (!juts(j)) return;
     i64 before = j->look.padding[2], inside = least(j->size[2], reach(j) - before);
@@ -1031,7 +1080,7 @@ static void send_back_smoothed(const job *j, desk *t, i64 image, const float *gr
     const int32_t *chosen = j->chosen + image * j->groups * o;
     i64 row = m[2] * C, plane = m[1] * row, ring = is_deep(j) ? m[1] : window_rows(j);
     winners w = winners_of(j, j->places + image * winners_size(j));
-    float *line = t->spare, *wide = line + reach(j) * C, *one = wide + row, *tall = one + row;
+    float *line = t->spare, *wide = line + reach(j) * C, *one = wide + row, *tall = one + 2 * row;
     memset(t->map, 0, m[0] * plane * sizeof(float));
     for (i64 g = 0; g < j->groups; g++)
         for (i64 i = 0; i < o; i++) add(t->map + chosen[g * o + i] * C + g * d, grad + i * C + g * d, 1, d);
@@ -1046,8 +1095,9 @@ static void send_back_smoothed(const job *j, desk *t, i64 image, const float *gr
     for (i64 z = 0; z < n[0]; z++)
         for (i64 r = 0, ready = 0; r < n[1]; r++) {
             for (; !is_deep(j) && ready < least(m[1], r + p[1] + 1); ready++) {
-                smooth_row(t->map, m[1], ready, m[1], row, one, 1);
-                smooth_lines(one, tall + ready % ring * row, m[2], C, 1);
+                for (i64 q = ready ? ready + 1 : 0; q < least(m[1], ready + 2); q++) /* one ahead, as in gather */
+                    smooth_row(t->map, m[1], q, m[1], row, one + q % 2 * row, 1);
+                smooth_lines(one + ready % 2 * row, tall + ready % ring * row, m[2], C, 1);
             }
             i64 at = z * n[1] + r;
             credit_across(j, 1, tall + z * plane, ring, r, row, bits_at(&w, 1, z * m[1]), w.gap[1], w.bytes, wide);
@@ -1224,7 +1274,7 @@ static void add_rows(const float *z, i64 rows, i64 width, float *sum) {
 
 /* What a thread needs to learn from images. */
 typedef struct {
-    float *gram, *z, *sum, *near; /* [d, width], [ROWS, width], [width], [width] */
+    float *gram, *z, *sum, *near, *turned; /* [d, width], [ROWS, width], [width], [width]; an image in the other layout, or 0 */
     i64 *pixels, *offsets;
     int32_t *which;
     i64 shifts[27]; /* how far the windows are, in numbers, whose maxima are smoothed to one; their weights; how many */
@@ -1232,8 +1282,8 @@ typedef struct {
     int windows;
 } notebook;
 
-static int make_notebook(const lesson *s, i64 d, i64 width, notebook *b) {
-    i64 places = places_of(&s->look), numbers = (d + 4 + ROWS + 2) * width;
+static int make_notebook(const lesson *s, i64 d, i64 width, int turns, notebook *b) {
+    i64 places = places_of(&s->look), numbers = (d + 4 + ROWS + 2) * width + (turns ? volume(s->size) * s->channels : 0);
     b->pixels = calloc(1, 2 * places * sizeof(i64) + places * sizeof(int32_t) + numbers * sizeof(float));
     if (!b->pixels) return 0;
     b->offsets = b->pixels + places;
@@ -1242,6 +1292,7 @@ static int make_notebook(const lesson *s, i64 d, i64 width, notebook *b) {
     b->z = b->gram + (d + 4) * width;
     b->sum = b->z + ROWS * width;
     b->near = b->sum + width;
+    b->turned = turns ? b->near + width : 0;
     measure(&s->look, s->size, b->offsets);
     const i64 beside[3][3] = {{0, -1, 1}, {0, -1, 1}, {0, -1, 1}};
     b->windows = around(s->gathered, s->size, beside, b->shifts, b->weights);
@@ -1318,6 +1369,42 @@ INLINE void read_smoothed_row(const float *x, i64 C, i64 d, i64 *pixels, const i
     EACH_VECTOR(d, read_smoothed, x, pixels, count, shifts, weights, windows, origin, row);
 }
 
+/* What the middle and the two beside it weigh where smoothed, and at the ends of a line, where they are reflected. */
+static const float TAPS[3][3] = {{0.5f, 0.5f, 0}, {0.25f, 0.5f, 0.25f}, {0, 0.5f, 0.5f}};
+
+/* n channels of the weighted mean of the maxima of nine windows of k by k pixels, the first of which begins at x; lines are
+ * `line` numbers long. A pixel is read once, and looked at along its line before across. */
+INLINE void read_square(const float *x, i64 C, i64 line, const float *high, const float *wide, const float *origin,
+                        float *row, i64 k, i64 c, i64 n) {
+    lanes along[5][3], sum = -load_some(origin + c, n), odd = {0};
+    for (i64 a = 0; a < k + 2; a++) {
+        lanes pixels[5];
+        for (i64 b = 0; b < k + 2; b++) {
+            pixels[b] = load_some(x + a * line + b * C + c, n);
+            odd += pixels[b] * 0.0f;
+        }
+        for (i64 b = 0; b < 3; b++) {
+            along[a][b] = pixels[b];
+            for (i64 i = 1; i < k; i++) along[a][b] = higher(pixels[b + i], along[a][b]);
+        }
+    }
+    for (i64 a = 0; a < 3; a++)
+        for (i64 b = 0; b < 3; b++) {
+            lanes most = along[a][b];
+            for (i64 i = 1; i < k; i++) most = higher(along[a + i][b], most);
+            sum += high[a] * wide[b] * most;
+        }
+    store_some(row + c, sum + odd, n);
+}
+
+/* How many pixels a square window has along a side, where it is one of two or three pixels of a plane, with no padding. */
+static i64 side_of(const lesson *s) {
+    const i64 *k = s->look.kernel, *d = s->look.dilation, *n = s->size, *m = s->gathered;
+    int flat = s->channels_last && s->size[0] == 1 && k[0] == 1 && k[1] == k[2] && (k[1] == 2 || k[1] == 3);
+    for (int a = 1; a < 3; a++) flat = flat && d[a] == 1 && m[a] > 2 && !s->look.padding[a] && m[a] + k[a] - 1 <= n[a];
+    return flat ? k[1] : 0;
+}
+
 /* The same of the map that is learned from. */
 static void read_pixel(const lesson *s, notebook *b, const float *x, i64 at, i64 first, i64 d, const float *origin,
                        float *row) {
@@ -1328,6 +1415,21 @@ static void read_pixel(const lesson *s, notebook *b, const float *x, i64 at, i64
     }
     int32_t line = (int32_t)at / (int32_t)n[2], plane = line / (int32_t)n[1];
     const i64 here[3] = {plane, line - plane * n[1], at - line * n[2]};
+    i64 side = side_of(s);
+    if (side) {
+        i64 C = s->channels, line = s->size[2] * C, from[3], end[3];
+        for (int a = 1; a < 3; a++) {
+            from[a] = most(0, least(here[a] - 1, n[a] - 3));
+            end[a] = here[a] - from[a]; /* which of the three is the middle */
+        }
+        const float *high = TAPS[end[1]], *wide = TAPS[end[2]];
+        x += first + from[1] * line + from[2] * C;
+        if (side == 2)
+            EACH_VECTOR(d, read_square, x, C, line, high, wide, origin, row, 2);
+        else
+            EACH_VECTOR(d, read_square, x, C, line, high, wide, origin, row, 3);
+        return;
+    }
     int inside = s->channels_last; /* whether the windows around are the one here shifted, all of them in the map */
     for (int a = 0; a < 3; a++) {
         i64 reach = n[a] > 1, from = here[a] - p[a], to = from + (s->look.kernel[a] - 1) * s->look.dilation[a];
@@ -1376,6 +1478,10 @@ static int sum_up(const lesson *s, notebook *b, i64 image, const float *origin, 
     i64 C = s->channels, d = C / s->groups, pixels = volume(s->gathered);
     const float *x = s->x + image * volume(s->size) * C;
     float strange = 0;
+    if (b->turned) {
+        turn(x, b->turned, C, volume(s->size));
+        x = b->turned;
+    }
     for (i64 g = 0; g < s->groups; g++) {
         memset(b->gram, 0, (d + 4) * width * sizeof(float));
         memset(b->sum, 0, width * sizeof(float));
@@ -1443,7 +1549,10 @@ int multipartite_learn(const lesson *s) {
     double *found = calloc(s->threads * numbers + c, sizeof(double)), *number = found ? found + s->threads * numbers : 0;
     float *origin = calloc((c + 1) * C, sizeof(float)), *none = origin ? origin + c * C : 0;
     notebook first = {0};
-    int well = found && origin && make_notebook(s, d, width, &first);
+    int well = found && origin && make_notebook(s, d, width, 0, &first);
+    i64 reads = (s->gathers ? places_of(&s->look) : 1) * (s->smooths ? 9 : 1);
+    lesson own = *s; /* where more pixels would be read from afar than there are, an image is turned first */
+    own.channels_last = s->channels_last || rows * reads > volume(s->size);
     for (i64 i = 0; well && i < c * C; i++) origin[i] = (float)s->mean[i];
     for (i64 i = 0; well && i < s->images; i++) {
         i64 j = s->labels[i], at = s->first + rows / 2 * s->step;
@@ -1456,7 +1565,7 @@ int multipartite_learn(const lesson *s) {
 #pragma omp parallel num_threads((int)s->threads) if (s->threads > 1) reduction(&& : well)
     {
         notebook b = {0};
-        well = begun && make_notebook(s, d, width, &b);
+        well = begun && make_notebook(s, d, width, own.channels_last && !s->channels_last, &b);
 #ifdef _OPENMP
         double *mine = found + omp_get_thread_num() * numbers;
 #else
@@ -1466,7 +1575,7 @@ int multipartite_learn(const lesson *s) {
         for (i64 i = 0; i < s->images; i++)
             if (well) {
                 i64 j = s->labels[i];
-                well = sum_up(s, &b, i, origin + j * C, width, mine + j * C, mine + c * C);
+                well = sum_up(&own, &b, i, origin + j * C, width, mine + j * C, mine + c * C);
             }
         free(b.pixels);
     }

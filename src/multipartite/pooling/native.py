@@ -126,7 +126,7 @@ def handles(x: Tensor, window: Window) -> bool:
         and x.device.type == "cpu"
         and x.numel() > 0
         and available()
-        and math.prod(window.kernel_size) < _NOWHERE
+        and max(math.prod(window.kernel_size), math.prod(window.stride)) < _NOWHERE
         and (x.is_contiguous() or is_channels_last(x))
         and _is_plain(x)
         and x.numel() < 1 << 31
@@ -515,7 +515,9 @@ def _credited(grad: Tensor, bits: Tensor, spatial: tuple[int, ...], steps: Steps
         unpacked = packed.reshape(N, *part, rows, 1) >> torch.arange(8, device=bits.device) & 1
         row = unpacked.flatten(-2)[..., : steps.scored[-1] * C].bool()
         later = row.unflatten(-1, (steps.scored[-1], C)).movedim(-1, 2).unbind(1)  # (N, C, *sizes) a place
-        sent = grad.new_zeros(*grad.shape[: axis + 2], n + 2 * p + d * (k - 1) + grad.shape[axis + 2], *grad.shape[axis + 3 :])
+        sent = grad.new_zeros(
+            *grad.shape[: axis + 2], n + 2 * p + d * (k - 1) + grad.shape[axis + 2], *grad.shape[axis + 3 :]
+        )
         for place in range(k - 1, -1, -1):  # the last that beat those before it
             won = later[place - 1] if place else torch.ones_like(grad, dtype=torch.bool)
             slot = torch.arange(grad.shape[axis + 2], device=grad.device) + place * d
