@@ -339,7 +339,8 @@ static void smooth_row(const float *x, i64 ring, i64 r, i64 n, i64 inner, float 
 /* All rows: those that are far from the ends at once. */
 static void smooth_lines(const float *x, float *to, i64 n, i64 inner, int back) {
     i64 ends = least(back ? 2 : 1, (n + 1) / 2); /* rows at either end whose weights are others */
-    for (i64 r = 0; r < n; r = r == ends - 1 ? most(ends, n - ends) : r + 1) smooth_row(x, n, r, n, inner, to + r * inner, back);
+    for (i64 r = 0; r < n; r++)
+        if (r < ends || r >= n - ends) smooth_row(x, n, r, n, inner, to + r * inner, back);
     const float *row = x + ends * inner;
     if (n > 2 * ends) soften(row - inner, 0.25f, row, row + inner, 0.25f, to + ends * inner, (n - 2 * ends) * inner);
 }
@@ -377,7 +378,8 @@ static void gather(const job *j, const float *x, float *y, float *room, uint8_t 
     i64 C = j->channels, row = m[2] * C, plane = m[1] * row, ring = window_rows(j);
     int deep = is_deep(j), soft = j->smooths && !deep;
     winners w = winners_of(j, bits);
-    float *line = room, *wide = line + reach(j) * C, *one = wide + ring * row, *softened = one + 2 * row, *tall = softened + 3 * row;
+    float *line = room, *wide = line + reach(j) * C, *one = wide + ring * row;
+    float *softened = one + 2 * row, *tall = softened + 3 * row;
     for (i64 z = 0; z < n[0]; z++)
         for (i64 r = 0, ready = 0; r < m[1] + soft; r++) {
             for (; ready < least(n[1], r - p[1] + ring) && r < m[1]; ready++) {

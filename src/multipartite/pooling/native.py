@@ -515,12 +515,11 @@ def _credited(grad: Tensor, bits: Tensor, spatial: tuple[int, ...], steps: Steps
         unpacked = packed.reshape(N, *part, rows, 1) >> torch.arange(8, device=bits.device) & 1
         row = unpacked.flatten(-2)[..., : steps.scored[-1] * C].bool()
         later = row.unflatten(-1, (steps.scored[-1], C)).movedim(-1, 2).unbind(1)  # (N, C, *sizes) a place
-        sent = grad.new_zeros(
-            *grad.shape[: axis + 2], n + 2 * p + d * (k - 1) + grad.shape[axis + 2], *grad.shape[axis + 3 :]
-        )
+        m, before, after = grad.shape[axis + 2], grad.shape[: axis + 2], grad.shape[axis + 3 :]
+        sent = grad.new_zeros(*before, p + n + m + d * (k - 1), *after)  # padding included
         for place in range(k - 1, -1, -1):  # the last that beat those before it
             won = later[place - 1] if place else torch.ones_like(grad, dtype=torch.bool)
-            slot = torch.arange(grad.shape[axis + 2], device=grad.device) + place * d
+            slot = torch.arange(m, device=grad.device) + place * d
             sent = sent.index_add(axis + 2, slot, torch.where(won, grad, 0))
             grad = torch.where(won, 0, grad)
         grad = sent.narrow(axis + 2, p, n)
