@@ -345,63 +345,74 @@ static void smooth_lines(const float *x, float *to, i64 n, i64 inner, int back) 
     if (n > 2 * ends) soften(row - inner, 0.25f, row, row + inner, 0.25f, to + ends * inner, (n - 2 * ends) * inner);
 }
 
-/* A map smoothed along every axis, in `y`; `spare` holds two maps. */
-static void smooth(const i64 size[3], i64 C, const float *x, float *y, float *spare, int back) {
-    int last = size[0] > 1 ? 0 : size[1] > 1 ? 1 : 2;
-    for (int axis = 2; axis >= last; axis--) {
-        i64 n = size[axis], inner = C, outer = 1;
-        for (int a = 0; a < 3; a++)
-            if (a != axis) *(a < axis ? &outer : &inner) *= size[a];
-        float *to = axis == last ? y : spare + axis % 2 * volume(size) * C;
-        for (i64 o = 0; o < outer; o++) smooth_lines(x + o * n * inner, to + o * n * inner, n, inner, back);
-        x = to;
-    }
-}
-
-/* Rows across which a window reaches. */
-static i64 window_rows(const job *j) { return (j->look.kernel[1] - 1) * j->look.dilation[1] + 1; }
+/* Lines across which a window reaches along an axis. */
+static i64 span_of(const job *j, int axis) { return (j->look.kernel[axis] - 1) * j->look.dilation[axis] + 1; }
 
 static int is_deep(const job *j) { return j->size[0] > 1 || j->look.kernel[0] > 1; }
 
-/* Numbers that `gather` and its way back need for themselves: a row and what its windows reach over, three rings of rows,
- * and where there are planes to look across, maps between the axes. */
-static i64 gather_room(const job *j) {
-    i64 row = j->gathered[2] * j->channels, plane = j->gathered[1] * row;
-    i64 planes = is_deep(j) ? j->size[0] + 3 * j->gathered[0] : 0;
-    return reach(j) * j->channels + (window_rows(j) + 5) * row + planes * plane;
+/* Rows, and planes where there are several, are handed on to the next step while they lie in the cache, in rings. */
+typedef struct {
+    i64 row, plane;           /* numbers of the gathered map */
+    float *line, *wide;       /* a row as far as windows reach; rows of maxima along them */
+    float *one, *softened;    /* two rows; three rows that are smoothed along */
+    float *tall, *flat;       /* planes of maxima along rows and across them; three planes that are smoothed within */
+} rings;
+
+static i64 rings_size(const job *j) {
+    i64 row = j->gathered[2] * j->channels, planes = is_deep(j) ? span_of(j, 0) + 3 : 0;
+    return reach(j) * j->channels + (span_of(j, 1) + 5) * row + planes * j->gathered[1] * row;
 }
 
-/* The gathered map of an image, smoothed or not, in `y`; who won, where that is asked for. A row is handed on to the next
- * step while it lies in the cache. */
+static rings rings_in(const job *j, float *room) {
+    i64 row = j->gathered[2] * j->channels;
+    rings s = {.row = row, .plane = j->gathered[1] * row, .line = room};
+    s.wide = s.line + reach(j) * j->channels;
+    s.one = s.wide + span_of(j, 1) * row;
+    s.softened = s.one + 2 * row;
+    s.tall = s.softened + 3 * row;
+    s.flat = s.tall + span_of(j, 0) * s.plane;
+    return s;
+}
+
+/* Row r of the maxima along and across the rows of plane z; rows before `ready` have been looked along. */
+static void gather_row(const job *j, const rings *s, const winners *w, const float *x, i64 z, i64 r, i64 *ready, float *to) {
+    i64 first = r - j->look.padding[1], n = j->size[1], ring = span_of(j, 1);
+    for (; *ready < least(n, first + ring); ++*ready) {
+        i64 at = z * n + *ready;
+        gather_along(j, x + at * j->size[2] * j->channels, s->wide + *ready % ring * s->row, s->line, bits_at(w, 2, at), w->gap[2]);
+    }
+    gather_across(j, 1, s->wide, ring, first, s->row, to, bits_at(w, 1, z * j->gathered[1] + r), w->gap[1], w->bytes);
+}
+
+/* The gathered map of an image, smoothed or not, in `y`; who won, where that is asked for. */
 static void gather(const job *j, const float *x, float *y, float *room, uint8_t *bits) {
-    const i64 *n = j->size, *m = j->gathered, *p = j->look.padding;
-    i64 C = j->channels, row = m[2] * C, plane = m[1] * row, ring = window_rows(j);
-    int deep = is_deep(j), soft = j->smooths && !deep;
+    const i64 *n = j->size, *m = j->gathered;
+    i64 planes = 0, ring = span_of(j, 0), ready = 0;
+    int deep = is_deep(j), soft = !!j->smooths;
+    rings s = rings_in(j, room);
     winners w = winners_of(j, bits);
-    float *line = room, *wide = line + reach(j) * C, *one = wide + ring * row;
-    float *softened = one + 2 * row, *tall = softened + 3 * row;
-    for (i64 z = 0; z < n[0]; z++)
-        for (i64 r = 0, ready = 0; r < m[1] + soft; r++) {
-            for (; ready < least(n[1], r - p[1] + ring) && r < m[1]; ready++) {
-                i64 at = z * n[1] + ready;
-                float *to = wide + ready % ring * row;
-                gather_along(j, x + at * n[2] * C, to, line, bits_at(&w, 2, at), w.gap[2]);
-            }
-            float *to = soft ? one + r % 2 * row : (deep ? tall : y) + z * plane + r * row;
-            if (r < m[1])
-                gather_across(j, 1, wide, ring, r - p[1], row, to, bits_at(&w, 1, z * m[1] + r), w.gap[1], w.bytes);
+    for (i64 z = 0; z < m[0]; z++) {
+        i64 first = z - j->look.padding[0];
+        for (; deep && planes < least(n[0], first + ring); planes++, ready = 0)
+            for (i64 r = 0; r < m[1]; r++)
+                gather_row(j, &s, &w, x, planes, r, &ready, s.tall + planes % ring * s.plane + r * s.row);
+        float *smoothed = deep && soft ? s.flat + z % 3 * s.plane : y + z * s.plane;
+        for (i64 r = 0; r < m[1] + soft; r++) {
+            float *to = soft ? s.one + r % 2 * s.row : smoothed + r * s.row;
+            if (r < m[1] && deep)
+                gather_across(j, 0, s.tall + r * s.row, ring, first, s.plane, to, bits_at(&w, 0, z * m[1] + r), w.gap[0], w.bytes);
+            else if (r < m[1])
+                gather_row(j, &s, &w, x, 0, r, &ready, to);
             if (!soft || !r) continue;
             i64 q = r - 1; /* a row that was written just now is read shifted, for which the processor would wait */
-            smooth_lines(one + q % 2 * row, softened + q % 3 * row, m[2], C, 0);
-            if (q) smooth_row(softened, 3, q - 1, m[1], row, y + (q - 1) * row, 0);
-            if (q == m[1] - 1) smooth_row(softened, 3, q, m[1], row, y + q * row, 0);
+            smooth_lines(s.one + q % 2 * s.row, s.softened + q % 3 * s.row, m[2], j->channels, 0);
+            if (q) smooth_row(s.softened, 3, q - 1, m[1], s.row, smoothed + (q - 1) * s.row, 0);
+            if (r == m[1]) smooth_row(s.softened, 3, q, m[1], s.row, smoothed + q * s.row, 0);
         }
-    float *whole = j->smooths ? tall + n[0] * plane : y;
-    for (i64 z = 0; deep && z < m[0]; z++)
-        for (i64 r = 0; r < m[1]; r++)
-            gather_across(j, 0, tall + r * row, n[0], z - p[0], plane, whole + z * plane + r * row,
-                          bits_at(&w, 0, z * m[1] + r), w.gap[0], w.bytes);
-    if (deep && j->smooths) smooth(m, C, whole, y, whole + m[0] * plane, 0);
+        if (!deep || !soft) continue;
+        if (z) smooth_row(s.flat, 3, z - 1, m[0], s.plane, y + (z - 1) * s.plane, 0);
+        if (z == m[0] - 1) smooth_row(s.flat, 3, z, m[0], s.plane, y + z * s.plane, 0);
+    }
 }
 
 /* What a smoothed pixel is a mean of: flat indices into a map of `size`, of the places near[axis] along every axis (the
@@ -917,7 +928,7 @@ static int make_desk(const job *j, const fold *f, desk *t) {
     i64 C = j->channels, n = volume(j->size), m = volume(j->gathered), o = volume(j->out);
     i64 lines = 0, look = places_of(&j->look), cells = places_of(&j->cells), places = most(look, cells);
     for (int a = 0; a < 3; a++) lines += j->out[a] + j->gathered[a];
-    i64 spare = most(gather_room(j), most(2 * m, o) * C), width = f ? (BLOCK + 1) * f->width : 0;
+    i64 spare = most(rings_size(j), most(2 * m, o) * C), width = f ? (BLOCK + 1) * f->width : 0;
     i64 size = (places + lines + look + cells) * sizeof(i64) + lines * sizeof(double) +
                (n * C + m * C + spare + m * j->groups + width + 2 * places + lines + o * C) * sizeof(float);
     if (size > room.size) {
@@ -1075,36 +1086,43 @@ static void credit_along(const job *j, const float *grad, const uint8_t *bits, i
     memset(to + inside * C, 0, (j->size[2] - inside) * C * sizeof(float));
 }
 
+/* Row r of n of a plane whose smoothing is sent back; the rows that the next one needs are made ahead, as in gather. */
+static void send_row(const job *j, const rings *s, const float *plane, i64 r, float *to) {
+    i64 n = j->gathered[1];
+    for (i64 q = r ? r + 1 : 0; q < least(n, r + 2); q++) smooth_row(plane, n, q, n, s->row, s->one + q % 2 * s->row, 1);
+    smooth_lines(s->one + r % 2 * s->row, to, j->gathered[2], j->channels, 1);
+}
+
 /* Send the gradient of the chosen numbers of a smoothed map back to where its maxima came from. */
 static void send_back_smoothed(const job *j, desk *t, i64 image, const float *grad, float *to) {
-    i64 C = j->channels, d = C / j->groups, o = volume(j->out);
+    i64 C = j->channels, d = C / j->groups, o = volume(j->out), rows = span_of(j, 1), ring = span_of(j, 0), planes = 0;
     const i64 *n = j->size, *m = j->gathered, *p = j->look.padding;
     const int32_t *chosen = j->chosen + image * j->groups * o;
-    i64 row = m[2] * C, plane = m[1] * row, ring = is_deep(j) ? m[1] : window_rows(j);
+    int deep = is_deep(j);
+    rings s = rings_in(j, t->spare);
     winners w = winners_of(j, j->places + image * winners_size(j));
-    float *line = t->spare, *wide = line + reach(j) * C, *one = wide + row, *tall = one + 2 * row;
-    memset(t->map, 0, m[0] * plane * sizeof(float));
+    memset(t->map, 0, volume(m) * C * sizeof(float));
     for (i64 g = 0; g < j->groups; g++)
         for (i64 i = 0; i < o; i++) add(t->map + chosen[g * o + i] * C + g * d, grad + i * C + g * d, 1, d);
-    if (is_deep(j)) {
-        float *maps = tall + n[0] * plane, *whole = maps + 2 * m[0] * plane;
-        smooth(m, C, t->map, whole, maps, 1);
-        for (i64 z = 0; z < n[0]; z++)
-            for (i64 r = 0; r < m[1]; r++)
-                credit_across(j, 0, whole + r * row, m[0], z, plane, bits_at(&w, 0, r), w.gap[0], m[1] * w.bytes,
-                              tall + z * plane + r * row);
-    }
-    for (i64 z = 0; z < n[0]; z++)
+    for (i64 z = 0; z < n[0]; z++) {
+        for (; deep && planes < least(m[0], z + p[0] + 1); planes++) {
+            smooth_row(t->map, m[0], planes, m[0], s.plane, s.flat, 1);
+            for (i64 r = 0; r < m[1]; r++) send_row(j, &s, s.flat, r, s.tall + planes % ring * s.plane + r * s.row);
+        }
         for (i64 r = 0, ready = 0; r < n[1]; r++) {
-            for (; !is_deep(j) && ready < least(m[1], r + p[1] + 1); ready++) {
-                for (i64 q = ready ? ready + 1 : 0; q < least(m[1], ready + 2); q++) /* one ahead, as in gather */
-                    smooth_row(t->map, m[1], q, m[1], row, one + q % 2 * row, 1);
-                smooth_lines(one + ready % 2 * row, tall + ready % ring * row, m[2], C, 1);
+            for (; ready < least(m[1], r + p[1] + 1); ready++) {
+                float *row = s.wide + ready % rows * s.row;
+                if (deep)
+                    credit_across(j, 0, s.tall + ready * s.row, ring, z, s.plane, bits_at(&w, 0, ready), w.gap[0],
+                                  m[1] * w.bytes, row);
+                else
+                    send_row(j, &s, t->map, ready, row);
             }
             i64 at = z * n[1] + r;
-            credit_across(j, 1, tall + z * plane, ring, r, row, bits_at(&w, 1, z * m[1]), w.gap[1], w.bytes, wide);
-            credit_along(j, wide, bits_at(&w, 2, at), w.gap[2], line, to + at * n[2] * C);
+            credit_across(j, 1, s.wide, rows, r, s.row, bits_at(&w, 1, z * m[1]), w.gap[1], w.bytes, s.softened);
+            credit_along(j, s.softened, bits_at(&w, 2, at), w.gap[2], s.line, to + at * n[2] * C);
         }
+    }
 }
 
 /* Send the gradient of the chosen numbers back to where they came from. */
