@@ -379,7 +379,8 @@ static void gather_row(const job *j, const rings *s, const winners *w, const flo
     i64 first = r - j->look.padding[1], n = j->size[1], ring = span_of(j, 1);
     for (; *ready < least(n, first + ring); ++*ready) {
         i64 at = z * n + *ready;
-        gather_along(j, x + at * j->size[2] * j->channels, s->wide + *ready % ring * s->row, s->line, bits_at(w, 2, at), w->gap[2]);
+        float *wide = s->wide + *ready % ring * s->row;
+        gather_along(j, x + at * j->size[2] * j->channels, wide, s->line, bits_at(w, 2, at), w->gap[2]);
     }
     gather_across(j, 1, s->wide, ring, first, s->row, to, bits_at(w, 1, z * j->gathered[1] + r), w->gap[1], w->bytes);
 }
@@ -400,7 +401,8 @@ static void gather(const job *j, const float *x, float *y, float *room, uint8_t 
         for (i64 r = 0; r < m[1] + soft; r++) {
             float *to = soft ? s.one + r % 2 * s.row : smoothed + r * s.row;
             if (r < m[1] && deep)
-                gather_across(j, 0, s.tall + r * s.row, ring, first, s.plane, to, bits_at(&w, 0, z * m[1] + r), w.gap[0], w.bytes);
+                gather_across(j, 0, s.tall + r * s.row, ring, first, s.plane, to, bits_at(&w, 0, z * m[1] + r), w.gap[0],
+                              w.bytes);
             else if (r < m[1])
                 gather_row(j, &s, &w, x, 0, r, &ready, to);
             if (!soft || !r) continue;
