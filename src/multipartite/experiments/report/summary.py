@@ -165,12 +165,20 @@ class Summary:
         if settings := [self._settings(each) for each in self.standings if set(each.settings) != {each.pooling}]:
             found.append(f"One row a family, with its best setting by validation error: {'; '.join(settings)}.")
         if self.left_out:
-            few = len(self.left_out) <= _FEW
-            names = "; ".join(
-                f"{pooling} (not in {', '.join(lack)})" if few else pooling for pooling, lack in self.left_out.items()
-            )
-            found.append(f"Left out, because not every comparison has them: {names}.")
+            found.append(f"Left out, because not every comparison has them: {self._missing()}.")
         return found
+
+    def _missing(self) -> str:
+        """Name what is left out, and where it is missing; where they are many, settings of one name together."""
+        if len(self.left_out) <= _FEW:
+            return "; ".join(f"{pooling} (not in {', '.join(lack)})" for pooling, lack in self.left_out.items())
+        by_family: dict[str, list[str]] = {}
+        for pooling in self.left_out:
+            by_family.setdefault(_family(pooling), []).append(pooling)
+        return "; ".join(
+            poolings[0] if len(poolings) == 1 else f"{counted(len(poolings), 'setting')} of {family}"
+            for family, poolings in by_family.items()
+        )
 
     def _settings(self, each: Standing) -> str:
         by_setting: dict[str, list[str]] = {}
@@ -294,6 +302,11 @@ def summarise(folders: Sequence[Path | str], part: str = "test", *, families: bo
     )
 
 
+def _family(word: str) -> str:
+    """Names of the poolings in a word, without their options."""
+    return "|".join(dict.fromkeys(each.name for each in Places.parse(word).words))
+
+
 def _chosen(name: str, collection: Collection, families: bool) -> dict[str, str]:
     """Which word stands for each row: itself, or of a family the one with the lowest mean validation error."""
     if not families:
@@ -301,8 +314,7 @@ def _chosen(name: str, collection: Collection, families: bool) -> dict[str, str]
     errors = _errors(name, collection.summaries, "validation")
     settings: dict[str, list[str]] = {}
     for word in sorted(errors):
-        names = dict.fromkeys(each.name for each in Places.parse(word).words)
-        settings.setdefault("|".join(names), []).append(word)
+        settings.setdefault(_family(word), []).append(word)
     found: dict[str, str] = {}
     for family, words in settings.items():
         seeds = _common_seeds(name, {word: errors[word] for word in words})
