@@ -21,7 +21,7 @@ from multipartite.pooling.window import Window
 pytestmark = pytest.mark.skipif(not native.available(), reason="the kernel was not compiled, or MULTIPARTITE_NATIVE=0")
 
 SIZES = {1: (17,), 2: (11, 9), 3: (7, 8, 6)}
-WINDOWS = [(2, 2, 0, 1), (3, 2, 1, 1), (2, 3, 0, 2), (3, 1, 1, 1)]  # kernel, stride, padding, dilation
+WINDOWS = [(2, 2, 0, 1), (3, 2, 1, 1), (2, 3, 0, 2), (3, 1, 1, 1), (4, 2, 1, 1)]  # kernel, stride, padding, dilation
 
 
 def maps(dims: int, channels: int = 12, *, last: bool, seed: int = 0, images: int = 3) -> torch.Tensor:
