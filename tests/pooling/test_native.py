@@ -33,6 +33,7 @@ def pooled(x, used, function, *sizes, **options):
     """Output and gradient, with the kernel or without."""
     x = x.detach().clone(memory_format=torch.preserve_format).requires_grad_(options.get("training", False))
     with native.use(used):
+        # with 5 a mark comes within 7e-8 of where two pixels meet, which rounding decides in the build without AVX2
         y = function(x, *sizes, generator=torch.Generator().manual_seed(6), **options)
     if not x.requires_grad:
         return y, None
