@@ -87,6 +87,15 @@ def test_the_kernel_draws_channels_as_the_operations_do(dims, training):
         assert_same(maps(dims, last=last), mp.functional.stochastic_pool, *sizes, ceil, training=training)
 
 
+@pytest.mark.parametrize("cells", [1, 2])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_the_kernel_keeps_the_lines_that_s3_draws(dims, cells):
+    for window, ceil, last in itertools.product(WINDOWS, (False, True), (False, True)):
+        sizes = [(size,) * dims for size in window]
+        options = {"grid_size": tuple(cells * s for s in sizes[1]), "training": True}
+        assert_same(maps(dims, last=last), mp.functional.s3_pool, *sizes, ceil, **options)
+
+
 @pytest.mark.parametrize("channels", [1, 2, 5, 7, 8, 9, 17])
 @pytest.mark.parametrize("last", [False, True])
 def test_any_number_of_channels(channels, last):

@@ -34,7 +34,7 @@ typedef uint8_t bytes __attribute__((vector_size(LANES)));
 typedef int64_t i64;
 
 enum { BLIND, ENERGY, QUADRATIC, INFORMATION, GIVEN };                /* what scores a pixel */
-enum { BEST, DRAW, DRAW_LINES, EXPECTATION, EXPECTED_LINES, WHOLE }; /* what becomes of the scored map */
+enum { BEST, DRAW, DRAW_LINES, EXPECTATION, EXPECTED_LINES, WHOLE, MARKED }; /* what becomes of the scored map */
 
 typedef struct {
     i64 kernel[3], stride[3], padding[3], dilation[3];
@@ -53,7 +53,7 @@ typedef struct {
     const float *uniform[3]; /* a number a window, [images, groups, out], or a number a line and axis */
     const float *focus;      /* [groups] */
     float *values;           /* [images, channels, out], in the layout of x */
-    int32_t *chosen;         /* [images, groups, out] */
+    int32_t *chosen;         /* [images, groups, out]; given where pixels are MARKED */
     uint8_t *places;         /* [images, out, channels]: in which place of its window a maximum was; where maxima are smoothed
                                 the `winners` of every image */
     const float *grad;       /* as values */
@@ -987,7 +987,7 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
         expect_lines(j, y, scores, values, t->spare, t->pixels, t->weights, t->F);
     } else if (j->choice != WHOLE) {
         int32_t *chosen = j->chosen + image * j->groups * o;
-        for (i64 g = 0; g < j->groups; g++)
+        for (i64 g = 0; j->choice != MARKED && g < j->groups; g++)
             choose(j, j->scoring == BLIND ? 0 : scores + g * m, scale, image, g, chosen + g * o, t->cells, t->pixels,
                    t->which, t->weights, t->F);
         uint8_t *places = j->places && !j->smooths ? j->places + image * o * C : 0;

@@ -29,11 +29,23 @@ from multipartite.pooling.smooth import GATHERED_WIDTH, smooth
 from multipartite.pooling.window import Window
 from multipartite.statistics import ClassStatistics
 
-__all__ = ["Ready", "Steps", "available", "gathered", "handles", "learn", "pool", "pool_channels", "steps_of", "use"]
+__all__ = [
+    "Ready",
+    "Steps",
+    "available",
+    "gathered",
+    "handles",
+    "learn",
+    "max_at",
+    "pool",
+    "pool_channels",
+    "steps_of",
+    "use",
+]
 
 _POOL, _BACK, _CHANNELS = range(3)
 _BLIND, _ENERGY, _QUADRATIC, _INFORMATION, _GIVEN = range(5)
-_BEST, _DRAW, _DRAW_LINES, _EXPECTATION, _EXPECTED_LINES, _WHOLE = range(6)
+_BEST, _DRAW, _DRAW_LINES, _EXPECTATION, _EXPECTED_LINES, _WHOLE, _MARKED = range(7)
 _NARROW = 64  # columns of a factor with an offset up to which the kernel multiplies; torch does wider ones faster
 _FORMS = {Quadratic: _QUADRATIC, Information: _INFORMATION}
 _NOWHERE = 255  # the place of a number that no gradient reaches: where a number came from is kept in a byte
@@ -255,7 +267,8 @@ def pool(
                 job.uniform[axis] = _kept(uniform((len(x), groups, m), x, generator), kept)
     elif job.choice == _DRAW:
         job.uniform[0] = _kept(uniform((len(x), groups, *out), x, generator), kept)
-    return _pooled(x, job, steps, _POOL, chosen=picks, places=picks and steps.gathers)
+    chosen = _room_to_choose(job, steps) if picks else None
+    return _pooled(x, job, steps, _POOL, chosen=chosen, places=picks and steps.gathers)
 
 
 def _choose_by(
@@ -298,7 +311,7 @@ class Ready:
     def __init__(
         self, x: Tensor, steps: Steps, choice: Choice, focus: float | Tensor, fold: Fold | None, groups: int
     ) -> None:
-        self.shape, self.strides, self.out = x.shape, x.stride(), steps.out
+        self.shape, self.strides, self.steps = x.shape, x.stride(), steps
         self.job, self.kept = _job(x, steps, groups), list[Tensor]()
         self.lasts = _scoring(fold, choice) != _GIVEN  # scores that torch makes are those of one map
         if self.lasts:
@@ -323,10 +336,10 @@ class Ready:
 
     def __call__(self, x: Tensor) -> Tensor | None:
         """Pool x; None where its numbers, not finite or too large to score, are for torch to deal with."""
-        job, values = _Job.from_buffer_copy(self.job), _empty(x, self.out)
+        job, values = _Job.from_buffer_copy(self.job), _empty(x, self.steps.out)
         job.x, job.values = x.data_ptr(), values.data_ptr()
         if self.picks:
-            chosen = torch.empty((len(x), job.groups, *self.out), dtype=torch.int32)
+            chosen = _room_to_choose(job, self.steps)
             job.chosen = chosen.data_ptr()
         return values if _run(job, _POOL) else None
 
@@ -362,6 +375,24 @@ def gathered(x: Tensor, window: Window, how: str, size: tuple[int, ...]) -> Tens
     job = _job(x, steps, 1)
     job.choice = _WHOLE
     return _pooled(x.detach(), job, steps, _POOL)
+
+
+def max_at(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> Tensor | None:
+    """Maximum of the window around every chosen pixel; None where numbers are not finite.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, C, *spatial)
+        A map that :func:`handles` takes.
+    chosen : Tensor of shape (N, groups, *out)
+        Flat indices into the gathered map.
+    size : tuple of int
+        Spatial size of the gathered map.
+    """
+    steps = Steps(window, "max", window.cells, size, tuple(chosen.shape[2:]), ())
+    job = _job(x, steps, chosen.shape[1])
+    job.choice = _MARKED
+    return _pooled(x, job, steps, _POOL, chosen=chosen.int().contiguous(), places=True)
 
 
 def pool_channels(
@@ -412,20 +443,18 @@ def learn(x: Tensor, steps: Steps, labels: Tensor, places: slice, kept: float, t
 
 
 def _pooled(
-    x: Tensor, job: _Job, steps: Steps, what: int, *, chosen: bool = False, places: bool = False
+    x: Tensor, job: _Job, steps: Steps, what: int, *, chosen: Tensor | None = None, places: bool = False
 ) -> Tensor | None:
     """Run the kernel, and tie its picks to x where a gradient will be asked for."""
-    out = steps.out
-    picks = Picks(job, _empty(x, out))
+    picks = Picks(job, _empty(x, steps.out), chosen)
     job.values = picks.values.data_ptr()
     followed = x.requires_grad and torch.is_grad_enabled()
-    if followed and not (chosen or places):
+    if followed and chosen is None and not places:
         return None  # a mean of pixels, whose gradient torch's operations know
-    if chosen:
-        picks.chosen = torch.empty((len(x), job.groups, *out), dtype=torch.int32)
-        job.chosen = picks.chosen.data_ptr()
+    if chosen is not None:
+        job.chosen = chosen.data_ptr()
     if places and followed:
-        size = (*out, x.shape[1])
+        size = (*steps.out, x.shape[1])
         if steps.smooths:
             size = (sum(map(math.prod, steps.winners(tuple(x.shape[2:])))) * _row_bytes(steps, x.shape[1]),)
         picks.places = torch.empty((len(x), *size), dtype=torch.uint8)
@@ -549,6 +578,11 @@ def _sizes(shape: tuple[int, ...], channels_last: bool, steps: Steps, groups: in
     job.gathers, job.smooths, job.channels_last = steps.gathers, steps.smooths, channels_last
     job.whole = triple((0,) * len(steps.out), 1)
     return job
+
+
+def _room_to_choose(job: _Job, steps: Steps) -> Tensor:
+    """Room for the flat index of every pixel that is chosen, (N, groups, *out)."""
+    return torch.empty((job.images, job.groups, *steps.out), dtype=torch.int32)
 
 
 def _empty(x: Tensor, out: tuple[int, ...]) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from multipartite.errors import InputError
+from multipartite.pooling import native
 from multipartite.pooling.choose import crossings, pick, uniform
 from multipartite.pooling.gather import gather
 from multipartite.pooling.sums import window_mean
@@ -67,17 +68,22 @@ def _pool(
     x: Tensor, window: Window, grid: tuple[int, ...], training: bool, generator: torch.Generator | None
 ) -> Tensor:
     x, batched = window.as_batch(x)
-    y = gather(x, window, "max")
     if training:
         size, out = window.gathered_size(x.shape[2:]), window.out_size(x.shape[2:])
         lines = [
             draw_strips(n, m, s, g, x.device, generator)
             for n, m, s, g in zip(size, out, window.stride, grid, strict=True)
         ]
-        pooled = pick(y, crossings(lines, size).expand(len(x), 1, *out), distinct=True)
+        pooled = _kept(x, window, crossings(lines, size).expand(len(x), 1, *out), size)
     else:
-        pooled = window_mean(y, window.cells)
+        pooled = window_mean(gather(x, window, "max"), window.cells)
     return pooled if batched else pooled[0]
+
+
+def _kept(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Keep what chosen pixels gathered."""
+    pooled = native.max_at(x, window, chosen, size) if native.handles(x, window) else None
+    return pick(gather(x, window, "max"), chosen, distinct=True) if pooled is None else pooled
 
 
 def draw_strips(
