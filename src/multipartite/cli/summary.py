@@ -24,11 +24,14 @@ def summary(
     families: Annotated[
         bool, typer.Option("--families", help="One row a name: in every comparison its best setting by validation.")
     ] = False,
+    poolings: Annotated[
+        str | None, typer.Option(help="Rank these alone, words with commas between them; else all that are shared.")
+    ] = None,
 ) -> None:
     """Summarise comparisons: ranks of the poolings they share, what is told apart, error against cost."""
     from multipartite.experiments.report import write_summary
 
-    page, found = write_summary(folders, out, by, families=families)
+    page, found = write_summary(folders, out, by, families=families, poolings=poolings)
     for warning in found.warnings:
         say(warning)
     for sentence in (f"{found.headline}.", *found.findings):

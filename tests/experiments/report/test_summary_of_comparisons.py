@@ -127,6 +127,19 @@ def test_poolings_without_a_common_seed_are_refused(tmp_path):
         summarise([tmp_path])
 
 
+def test_named_poolings_are_ranked_alone_by_all_the_seeds_that_they_have(tmp_path):
+    one = {"max": [5.0, 6.0, 7.0], "multipartite:focus=0,assignment=lines": [6.0, 5.0, 8.5], "average": [9.0]}
+    folder = made(tmp_path, one, one)
+    assert summarise([folder]).seeds == (1, 1)
+    found = summarise([folder], poolings="multipartite:focus=0,assignment=lines,max")
+    assert [each.pooling for each in found.standings] == ["max", "multipartite:assignment=lines,focus=0"]
+    assert found.seeds == (3, 3)
+    assert found.standings[1].errors == (6.5, 6.5)
+    assert summarise([folder], families=True, poolings="multipartite,max").seeds == (3, 3)
+    with pytest.raises(InputError, match=r"unknown pooling of these comparisons: 'avarage'.*average"):
+        summarise([folder], poolings="max,avarage")
+
+
 def test_settings_of_a_family_are_compared_by_the_seeds_that_all_of_them_have(tmp_path):
     one = {"max": [5.0, 6.0, 7.0], "multipartite:groups=2": [4.0, 5.0, 6.1], "multipartite": [4.5, 5.5, 6.5, 0.1, 0.1]}
     found = summarise([made(tmp_path, one, one)], families=True)

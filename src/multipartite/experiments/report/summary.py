@@ -237,7 +237,9 @@ def find_comparisons(folders: Sequence[Path | str]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def summarise(folders: Sequence[Path | str], part: str = "test", *, families: bool = False) -> Summary:
+def summarise(
+    folders: Sequence[Path | str], part: str = "test", *, families: bool = False, poolings: str | None = None
+) -> Summary:
     """Rank the poolings that all comparisons share.
 
     Parameters
@@ -248,6 +250,8 @@ def summarise(folders: Sequence[Path | str], part: str = "test", *, families: bo
         Which error ranks them; a default is chosen by validation, and judged by test.
     families : bool
         Whether poolings of one name are one row: in every comparison the setting with the lowest validation error.
+    poolings : str, optional
+        Rank these rows alone, words with commas between them: where they have more seeds than the others, all count.
     """
     if part not in PARTS:
         raise unknown("part", part, PARTS)
@@ -255,6 +259,8 @@ def summarise(folders: Sequence[Path | str], part: str = "test", *, families: bo
     names = [path.name if [each.name for each in places].count(path.name) == 1 else str(path) for path in places]
     found = dict(zip(names, map(collect, places), strict=True))
     words = {name: _chosen(name, collection, families) for name, collection in found.items()}
+    if poolings is not None:
+        words = _only(Places.split(poolings), words)
     tables = {
         name: {pooling: collection.summaries[word] for pooling, word in words[name].items()}
         for name, collection in found.items()
@@ -323,6 +329,15 @@ def _chosen(name: str, collection: Collection, families: bool) -> dict[str, str]
     return found
 
 
+def _only(wanted: Iterable[Places], words: Mapping[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    """Keep the wanted rows of every comparison; one that no comparison has is a mistake."""
+    rows = {row for table in words.values() for row in table}
+    for row in (kept := list(dict.fromkeys(map(str, wanted)))):
+        if row not in rows:
+            raise unknown("pooling of these comparisons:", row, sorted(rows))
+    return {name: {row: table[row] for row in kept if row in table} for name, table in words.items()}
+
+
 def _common_seeds(name: str, errors: Mapping[str, Mapping[int, float]]) -> list[int]:
     """Seeds that all of some poolings have: a seed has its own validation images, easy or hard."""
     common = sorted(set.intersection(*(set(seeds) for seeds in errors.values())))
@@ -387,7 +402,12 @@ def _times(tables: Iterable[Mapping[str, Mapping[int, Finished]]], shared: Seque
 
 
 def write_summary(
-    folders: Sequence[Path | str], out: Path | str = "summary", part: str = "test", *, families: bool = False
+    folders: Sequence[Path | str],
+    out: Path | str = "summary",
+    part: str = "test",
+    *,
+    families: bool = False,
+    poolings: str | None = None,
 ) -> tuple[Path, Summary]:
     """Write the summary of several comparisons, one HTML page, Markdown, CSV and PNG; give the page and the numbers.
 
@@ -401,8 +421,10 @@ def write_summary(
         Which error ranks the poolings.
     families : bool
         Whether poolings of one name are one row.
+    poolings : str, optional
+        Rank these rows alone.
     """
-    found = summarise(folders, part, families=families)
+    found = summarise(folders, part, families=families, poolings=poolings)
     out = Path(out)
     files: dict[str, bytes] = {
         "summary.csv": csv_text(map(_record, found.standings)).encode(),
