@@ -38,6 +38,9 @@ def tune(
     label_smoothing: options.LabelSmoothing = 0.0,
     mixup: options.Mixup = 0.0,
     seed: Annotated[int, Option(help="Of weights, batches, split, and what is tried first.")] = 0,
+    seeds: Annotated[int, Option(help="Judge a setting by the mean of so many, from --seed on.")] = 1,
+    trials: Annotated[int | None, Option(help="Settings to try at the most.")] = None,
+    halving: Annotated[bool, Option(help="Give the worse settings up early, or train all to the end.")] = True,
     out: Annotated[
         Path | None, Option(help="Folder of the runs; else tuning/DATASET. Goes on where it is there.")
     ] = None,
@@ -53,7 +56,7 @@ def tune(
     The test set is never read. The same command goes on with the search. The last line is the setting, ready to paste.
     """
     choices: dict[str, Any] = dict(locals())
-    for name in ("pooling", "budget", "out", "jobs"):
+    for name in ("pooling", "budget", "seeds", "trials", "halving", "out", "jobs"):
         del choices[name]
     from multipartite.errors import InputError
     from multipartite.experiments.grid.jobs import cores
@@ -73,6 +76,9 @@ def tune(
             folder,
             minutes=budget,
             name=pooling,
+            seeds=seeds,
+            trials=trials,
+            halving=halving,
             workers=jobs or cores(),
             say=lambda line: print(line, file=sys.stderr, flush=True),
         )

@@ -85,19 +85,21 @@ def pretend(monkeypatch):
     taken = []
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # nothing has to outlive a power cut here
 
-    def error(word, epoch):
-        options = options_of(word)
-        return options.get("groups", 1) + (3.0 if options.get("criterion", "kl") == "kl" else 0.0) + 1.0 / epoch
+    def error(config, epoch):
+        options = options_of(config.pooling)
+        by_label = 3.0 if options.get("criterion", "kl") == "kl" else 0.0
+        return options.get("groups", 1) + by_label + 1.0 / epoch + 0.01 * config.seed
 
     def run(jobs, workers):
         for job in jobs:
             if job is None:
                 return
-            taken.append((job.config.pooling, job.pause))
+            word, seed = job.config.pooling, job.config.seed
+            taken.append((word, job.pause))
             if not job.folder.exists():
-                made_run(job.folder.parents[2], job.config.pooling, 0, 0.0, finished=False, epochs=9, limit=200)
+                made_run(job.folder.parents[2], word, seed, 0.0, finished=False, epochs=9, limit=200)
             history = [
-                Epoch(e, 0.1, Metrics(1, 1, 1), Metrics(1.0, error(job.config.pooling, e), 1), 1, 1)
+                Epoch(e, 0.1, Metrics(1, 1, 1), Metrics(1.0, error(job.config, e), 1), 1, 1)
                 for e in range(1, job.pause + 1)
             ]
             write_metrics(job.folder, history)
@@ -120,10 +122,54 @@ def test_a_small_space_is_tried_whole_the_better_go_on_and_the_best_wins(tmp_pat
     assert options_of(tuned.word).get("groups", 1) == 1
     assert options_of(tuned.word)["criterion"] == "energy"
     assert tuned.trials[0].epochs == 9
-    trials = json.loads((tmp_path / "tuning.json").read_text())
+    trials = json.loads((tmp_path / "tuning-multipartite.json").read_text())
     assert trials[0]["word"] == tuned.word
     assert len(trials) == len(words)
     assert any("best of 16: multipartite:criterion=energy" in line for line in said)
+
+
+def test_what_did_well_elsewhere_is_in_the_space():
+    for name, words in tuning.PROMISING.items():
+        assert set(words) <= {setting.word for setting in settings(name, [8], 10)}
+
+
+def test_what_did_well_elsewhere_is_tried_after_the_default(tmp_path, pretend, monkeypatch):
+    promising = ("multipartite:criterion=energy", "multipartite:groups=4", "multipartite:no_longer=known")
+    monkeypatch.setitem(tuning.PROMISING, "multipartite", promising)
+    tune(CONFIG, tmp_path, minutes=1, trials=3, halving=False)
+    assert [word for word, _ in pretend] == ["multipartite", *promising[:2]]
+
+
+def test_a_setting_may_be_judged_by_several_seeds_and_go_its_whole_length(tmp_path, pretend):
+    tuned = tune(CONFIG, tmp_path, minutes=1, seeds=3, trials=4, halving=False)
+    assert len(pretend) == 3 * 4
+    assert {pause for _, pause in pretend} == {9}
+    assert len(tuned.trials) == 4
+    best = tuned.trials[0]
+    assert (best.epochs, best.seeds) == (9, 3)
+    errors = [read_run(place(tmp_path, best.word, seed)).metrics[-1].validation.top1 for seed in range(3)]
+    assert best.error == pytest.approx(sum(errors) / 3)
+    assert len(set(errors)) == 3
+    assert tune(CONFIG, tmp_path, minutes=1, seeds=3, trials=4, halving=False).trials == tuned.trials
+    assert len(pretend) == 3 * 4  # nothing was left to try
+    tune(CONFIG, tmp_path, minutes=1, seeds=3, trials=5, halving=False)
+    assert len(pretend) == 3 * 5
+
+
+def test_one_seed_that_fails_takes_its_setting_out(tmp_path, pretend, monkeypatch):
+    run = tuning.run_jobs
+
+    def failing(jobs, workers):
+        for outcome in run(jobs, workers):
+            config = outcome.job.config
+            bad = config.pooling == "multipartite" and config.seed == 1
+            yield Outcome(outcome.job, failure="no memory") if bad else outcome
+
+    monkeypatch.setattr(tuning, "run_jobs", failing)
+    tuned = tune(CONFIG, tmp_path, minutes=1, seeds=3, trials=3, halving=False)
+    assert len(tuned.trials) == 2
+    assert "multipartite" not in [trial.word for trial in tuned.trials]
+    assert [word for word, _ in pretend].count("multipartite") == 2  # the third seed was not begun
 
 
 def test_a_search_goes_on_where_it_was_stopped_even_by_a_kill(tmp_path, pretend, monkeypatch):
@@ -191,6 +237,10 @@ def test_a_real_search_keeps_to_its_budget_resumes_and_never_reads_the_test_set(
 def test_bad_budgets_are_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="budget must be more than 0 minutes, got 0"):
         tune(CONFIG, tmp_path, minutes=0)
+    with pytest.raises(InputError, match="seeds must be at least 1, got 0"):
+        tune(CONFIG, tmp_path, minutes=1, seeds=0)
+    with pytest.raises(InputError, match="trials must be at least 1, got 0"):
+        tune(CONFIG, tmp_path, minutes=1, trials=0)
     with pytest.raises(InputError, match="judges on the validation split"):
         tune(RunConfig("digits", validation=0.0), tmp_path, minutes=1)
     with pytest.raises(InputError, match="pooling that can be tuned 'max': known: blur, gated, lp, multipartite, s3"):

@@ -1,10 +1,12 @@
 """The best setting of a pooling within a time budget: a search by optuna over ordinary run folders.
 
-A trial is a run of full length that rests after a ninth and a third of its epochs. Where it is not among the better
-third of those that came as far, it is given up (asynchronous successive halving); what to try next, the trials so far
-suggest (tree-structured Parzen estimator). Going on costs nothing twice, for a run resumes from its checkpoint.
-Settings are judged on the validation split alone: a run that rests has never read the test set, and so has none of
-those that reached their last epoch.
+A trial is a setting, trained with one seed or the mean of several. Its runs rest after a ninth and a third of their
+epochs. Where it is not among the better third of those that came as far, it is given up (asynchronous successive
+halving), unless every one is to go its whole length, as is fair to those that draw and learn more slowly. First come
+the default and what did well elsewhere (`PROMISING`); what to try next, the trials so far suggest (tree-structured
+Parzen estimator). Going on costs nothing twice, for a run resumes from its checkpoint. Settings are judged on the
+validation split alone: a run that rests has never read the test set, and so has none of those that reached their last
+epoch.
 
 What is tried is a *space*, a function of `pick` that returns the options of a word. ``pick(name, *values)`` gives one
 of the values, the first of them the layer's default; what is picked may decide what is picked next::
@@ -24,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from multipartite import pooling
@@ -39,7 +42,7 @@ from multipartite.words import Word
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["SPACES", "Setting", "Space", "Trial", "Tuned", "rungs", "settings", "tune"]
+__all__ = ["PROMISING", "SPACES", "Setting", "Space", "Trial", "Tuned", "rungs", "settings", "tune"]
 
 Pick: TypeAlias = Callable[..., Any]  # (name, *values) -> one of the values
 Space: TypeAlias = Callable[[Pick, Sequence[int]], dict[str, Any]]  # (pick, channels of the places) -> options
@@ -58,8 +61,8 @@ def _multipartite(pick: Pick, channels: Sequence[int]) -> dict[str, Any]:
         "groups": pick("groups", *(g for g in range(1, common + 1) if common % g == 0)),
     }
     if options["assignment"] == "lines":
-        options["focus"] = pick("focus", "auto", 0.0, 0.25, 0.5, 0.75)
-        uniform = options["focus"] == 0.0
+        options["focus"] = pick("focus", "auto", 0, 0.25, 0.5, 0.75)
+        uniform = options["focus"] == 0
     elif options["assignment"] == "hard":
         uniform = False
     else:
@@ -94,6 +97,15 @@ SPACES: Registry[Space] = Registry(
     {"blur": _blur, "gated": _gated, "lp": _lp, "multipartite": _multipartite, "s3": _s3},
 )
 
+PROMISING: dict[str, tuple[str, ...]] = {  # of large spaces, what is tried after the default and before all else
+    "multipartite": (
+        "multipartite:assignment=lines,focus=0",
+        "multipartite:gather=max",
+        "multipartite:criterion=energy",
+        "multipartite:assignment=lines,focus=0,gather=max",
+    )
+}
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -105,12 +117,13 @@ class Setting:
 
 @dataclass(frozen=True, order=True)
 class Trial:
-    """A setting and its validation error, then objective, after `epochs`; the order puts the best first."""
+    """A setting and its validation error, then objective, after `epochs`, means of `seeds`; the best comes first."""
 
     error: float
     objective: float
     word: str
     epochs: int
+    seeds: int = 1
 
 
 @dataclass(frozen=True)
@@ -205,6 +218,9 @@ def tune(
     *,
     minutes: float,
     name: str = "multipartite",
+    seeds: int = 1,
+    trials: int | None = None,
+    halving: bool = True,
     workers: int = 1,
     say: Callable[[str], None] = lambda line: None,
 ) -> Tuned:
@@ -215,11 +231,17 @@ def tune(
     base : RunConfig
         Everything but the pooling; its seed also settles what is tried first.
     out : Path
-        Folder of the runs, laid out as a comparison, of optuna's journal and of ``tuning.json``.
+        Folder of the runs, laid out as a comparison, of optuna's journal and of ``tuning-NAME.json``.
     minutes : float
         Time for the search, from when the workers stand ready.
     name : str
         A pooling of `SPACES`.
+    seeds : int
+        How many seeds, from that of `base` on, a setting is judged by: the mean of their errors.
+    trials : int, optional
+        Settings to try at the most, those of an earlier search included.
+    halving : bool
+        Whether the worse settings are given up early.
     workers : int
         Runs at once.
     say : callable
@@ -227,6 +249,10 @@ def tune(
     """
     if not minutes > 0:
         raise InputError(f"budget must be more than 0 minutes, got {minutes}")
+    if seeds < 1:
+        raise InputError(f"seeds must be at least 1, got {seeds}")
+    if trials is not None and trials < 1:
+        raise InputError(f"trials must be at least 1, got {trials}")
     if not base.validation:
         raise InputError("tuning judges on the validation split: choose a validation share above 0")
     SPACES[name]  # or refuse it
@@ -239,7 +265,10 @@ def tune(
         places = networks.pooling_layers(net, data.normalise(data.train.images[:1]))
         channels = [place.channels for place in places]
         known = settings(name, channels, data.num_classes)
-    search = _Search(base, out, name, channels, known, until=time.time() + 60 * minutes, say=say)
+    levels = rungs(base.epochs) if halving else [base.epochs]
+    configs = [dataclasses.replace(base, seed=base.seed + i) for i in range(seeds)]
+    most = len(known) if trials is None else min(trials, len(known))
+    search = _Search(configs, out, name, channels, known, levels, most, until=time.time() + 60 * minutes, say=say)
     for outcome in run_jobs(search.jobs(), workers):
         search.hear(outcome)
     return search.result(minutes)
@@ -250,25 +279,27 @@ class _Search:
 
     def __init__(
         self,
-        base: RunConfig,
+        configs: Sequence[RunConfig],
         out: Path,
         name: str,
         channels: Sequence[int],
         known: Sequence[Setting],
+        levels: Sequence[int],
+        most: int,
         *,
         until: float,
         say: Callable[[str], None],
     ) -> None:
-        self.base, self.out, self.name, self.channels = base, out, name, channels
-        self.known, self.until, self.say = known, until, say
+        self.configs, self.out, self.name, self.channels = configs, out, name, channels
+        self.known, self.levels, self.most, self.until, self.say = known, levels, most, until, say
+        self.epochs = configs[0].epochs
         self.words = {setting.word for setting in known}
-        self.levels = rungs(base.epochs)
-        self.study = _open_study(base, out, known, self.levels[0])
+        self.study = _open_study(configs, out, known, levels)
         self.running: dict[Path, tuple[optuna.Trial, int]] = {}  # by folder: the trial, and which rung it is on
+        self.waiting: list[Job] = []
         self.best: dict[str, Trial] = {}
         self.failure = ""
         self.seen = self._take_up()
-        self.promoted: list[Job] = []
 
     def _take_up(self) -> set[str]:
         """Read what an earlier search did; trials that it did not bring to an end come first now."""
@@ -286,37 +317,45 @@ class _Search:
         for params in open_:
             self.study.enqueue_trial(params, skip_if_exists=False)
         if not ended and not open_:
-            self.study.enqueue_trial(dict(self.known[0].picked))
+            first = [self.known[0].word, *PROMISING.get(self.name, ())]
+            for setting in sorted((s for s in self.known if s.word in first), key=lambda s: first.index(s.word)):
+                self.study.enqueue_trial(dict(setting.picked))
         if ended:
             self.say(f"{len(ended)} settings were tried before")
         return ended
 
     def _note(self, word: str) -> dict[int, Trial]:
-        """Read how well the run of a setting stood at every rung that it reached; keep the last of them."""
-        found = {}
+        """Read how well the runs of a setting stood at every rung that all reached; keep the last of them."""
         try:
-            metrics = read_run(place(self.out, word, self.base.seed)).metrics
+            runs = [read_run(place(self.out, word, config.seed)).metrics for config in self.configs]
         except InputError:
             return {}
+        found = {}
         for level in self.levels:
-            if level <= len(metrics) and (after := metrics[level - 1].validation) is not None:
-                found[level] = self.best[word] = Trial(after.top1, after.objective, word, level)
+            after = [metrics[level - 1].validation for metrics in runs if level <= len(metrics)]
+            told = [each for each in after if each is not None]
+            if len(told) == len(runs):
+                error, objective = fmean(each.top1 for each in told), fmean(each.objective for each in told)
+                found[level] = self.best[word] = Trial(error, objective, word, level, len(runs))
         return found
 
     def jobs(self) -> Iterator[Job | None]:
         """Give those that go on first, then new ones; None where all that there is is tried or being tried."""
         while time.time() < self.until:
-            yield self.promoted.pop() if self.promoted else self._new()
+            if not self.waiting:
+                self._begin()
+            yield self.waiting.pop(0) if self.waiting else None
 
-    def _new(self) -> Job | None:
+    def _begin(self) -> None:
+        """Ask for another setting, if there are to be more."""
         import optuna
 
-        if len(self.seen) >= len(self.known):
-            return None
+        if len(self.seen) >= self.most:
+            return
         for attempt in range(_TRIES + 1):
             if attempt == _TRIES:  # suggestions go round in circles: draw one that is new
                 unseen = [setting for setting in self.known if setting.word not in self.seen]
-                chosen = random.Random(f"{self.base.seed} {len(self.seen)}").choice(unseen)
+                chosen = random.Random(f"{self.configs[0].seed} {len(self.seen)}").choice(unseen)
                 self.study.enqueue_trial(dict(chosen.picked))
             trial = self.study.ask()
             word = _word(self.name, self.channels, partial(_suggested, trial))
@@ -325,23 +364,33 @@ class _Search:
             self.study.tell(trial, state=optuna.trial.TrialState.FAIL)  # known already, or refused by the layer
         self.seen.add(word)
         trial.set_user_attr("word", word)
-        return self._job(trial, word, 0)
+        self._train(trial, word, 0)
 
-    def _job(self, trial: optuna.Trial, word: str, rung: int) -> Job:
-        folder = place(self.out, word, self.base.seed)
-        self.running[folder] = trial, rung
-        return Job(dataclasses.replace(self.base, pooling=word), folder, self.levels[rung], self.until)
+    def _train(self, trial: optuna.Trial, word: str, rung: int) -> None:
+        """Let the runs of a setting wait for their turn, before any that came later."""
+        jobs = []
+        for config in self.configs:
+            folder = place(self.out, word, config.seed)
+            self.running[folder] = trial, rung
+            jobs.append(Job(dataclasses.replace(config, pooling=word), folder, self.levels[rung], self.until))
+        self.waiting[:0] = jobs
 
     def hear(self, outcome: Outcome) -> None:
-        """Tell optuna how a setting stands, and let it go on or not."""
+        """Tell optuna how a setting stands when all its runs have come as far, and let it go on or not."""
         import optuna
 
+        if outcome.job.folder not in self.running:
+            return  # of a setting that failed with another seed
         trial, rung = self.running.pop(outcome.job.folder)
         word, level = outcome.job.config.pooling, self.levels[rung]
         if outcome.failure is not None:
             self.failure = outcome.failure
             self.say(f"{word}: {outcome.failure}")
+            self.running = {folder: each for folder, each in self.running.items() if each[0] is not trial}
+            self.waiting = [job for job in self.waiting if job.config.pooling != word]
             self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            return
+        if any(other is trial for other, _ in self.running.values()):
             return
         found = self._note(word).get(level)
         if found is None:
@@ -349,7 +398,7 @@ class _Search:
         trial.report(found.error, level)
         ahead = min(self.best.values(), key=_rank)
         self.say(
-            f"{word}: {found.error:.2f}% after {level} of {counted(self.base.epochs, 'epoch')}; "
+            f"{word}: {found.error:.2f}% after {level} of {counted(self.epochs, 'epoch')}; "
             f"best of {len(self.best)}: {ahead.word} with {ahead.error:.2f}% after {ahead.epochs}"
         )
         if rung + 1 == len(self.levels):
@@ -357,7 +406,7 @@ class _Search:
         elif trial.should_prune():
             self.study.tell(trial, state=optuna.trial.TrialState.PRUNED)
         else:
-            self.promoted.append(self._job(trial, word, rung + 1))
+            self._train(trial, word, rung + 1)
 
     def result(self, minutes: float) -> Tuned:
         """Rank the trials and write them down."""
@@ -366,7 +415,7 @@ class _Search:
             first = f"no setting reached epoch {self.levels[0]} within {minutes:g} minutes"
             raise InputError(f"{first}{reason}: raise --budget")
         trials = tuple(sorted(self.best.values(), key=_rank))
-        write_json(self.out / "tuning.json", [dataclasses.asdict(trial) for trial in trials])
+        write_json(self.out / f"tuning-{self.name}.json", [dataclasses.asdict(trial) for trial in trials])
         return Tuned(trials[0].word, trials)
 
 
@@ -379,8 +428,10 @@ def _rank(trial: Trial) -> tuple[int, Trial]:
     return -trial.epochs, trial
 
 
-def _open_study(base: RunConfig, out: Path, known: Sequence[Setting], first: int) -> optuna.Study:
-    """Open the journal of a search, or begin it; one of another space or length is another in the same file."""
+def _open_study(
+    configs: Sequence[RunConfig], out: Path, known: Sequence[Setting], levels: Sequence[int]
+) -> optuna.Study:
+    """Open the journal of a search, or begin it; one of another space, length or number of seeds has its own there."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -389,8 +440,8 @@ def _open_study(base: RunConfig, out: Path, known: Sequence[Setting], first: int
     out.mkdir(parents=True, exist_ok=True)
     return optuna.create_study(
         storage=JournalStorage(JournalFileBackend(str(out / "tuning.journal"))),
-        study_name=hashlib.sha256(repr((base.key, known)).encode()).hexdigest()[:16],
-        sampler=optuna.samplers.TPESampler(seed=base.seed % 2**32),
-        pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=_KEPT),
+        study_name=hashlib.sha256(repr(([config.key for config in configs], known, levels)).encode()).hexdigest()[:16],
+        sampler=optuna.samplers.TPESampler(seed=configs[0].seed % 2**32),
+        pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=levels[0], reduction_factor=_KEPT),
         load_if_exists=True,
     )
