@@ -14,8 +14,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = Path("src/multipartite/pooling/kernels.c")
-FLAGS = ["-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared"]
-VARIANTS = {"default": [], "avx2": ["-mavx2", "-mfma"]}  # by what torch calls the processor's capability
+FLAGS = ["-std=gnu11", "-O3", "-falign-loops=32", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared"]
+AVX2 = ["-mavx2", "-mfma"]
+AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
+VARIANTS = {"default": [], "avx2": AVX2, "avx512": AVX512}  # by what torch calls the processor's capability
 
 
 class KernelHook(BuildHookInterface):

@@ -20,8 +20,16 @@ from multipartite.pooling.window import Window
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the kernel was not compiled, or MULTIPARTITE_NATIVE=0")
 
+VARIANTS = [name for name in native._runnable() if native._load(name) is not None]
 SIZES = {1: (17,), 2: (11, 9), 3: (7, 8, 6)}
 WINDOWS = [(2, 2, 0, 1), (3, 2, 1, 1), (2, 3, 0, 2), (3, 1, 1, 1), (4, 2, 1, 1)]  # kernel, stride, padding, dilation
+
+
+@pytest.fixture(autouse=True, params=VARIANTS)
+def variant(request, monkeypatch):
+    """Test what was compiled for this processor, and for any lesser one."""
+    library = native._load(request.param)
+    monkeypatch.setattr(native, "_library", lambda: library)
 
 
 def maps(dims: int, channels: int = 12, *, last: bool, seed: int = 0, images: int = 3) -> torch.Tensor:
@@ -107,7 +115,7 @@ def test_any_number_of_channels(channels, last):
 
 
 @pytest.mark.parametrize("rank", [1, 8, 9, 10, 16, 17, 64, 70])
-@pytest.mark.parametrize("channels", [5, 8, 12, 20, 80])
+@pytest.mark.parametrize("channels", [5, 8, 11, 12, 20, 80])
 def test_any_rank_of_the_factor(rank, channels):
     factor = torch.randn(1, channels, rank, generator=torch.Generator().manual_seed(1)) / 9
     for training in (False, True):

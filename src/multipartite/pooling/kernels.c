@@ -18,16 +18,28 @@
 #endif
 
 #define LANES 8
-#define BLOCK 4 /* pixels that are scored at a time */
-#define COLUMNS (2 * LANES) /* of a factor, that are multiplied at a time */
+#define BLOCK 4 /* pixels whose squares are summed at a time */
+#ifdef __AVX512F__ /* products, where there is most to compute, have vectors and registers of their own */
+#define WIDE 16
+#define PIXELS 8 /* that are multiplied at a time */
+#else
+#define WIDE LANES
+#define PIXELS 4
+#endif
+#define COLUMNS (2 * WIDE) /* of a factor, that are multiplied at a time */
 #define TRIFLE 1e-25f /* what a pixel without any score weighs; see choose.py */
 #define BITS ((marks){1, 2, 4, 8, 16, 32, 64, 128})
 #define PLACES 256 /* more than a window has */
 #define NOWHERE 255 /* the place of a number that no gradient reaches */
 
+#define LINE 64 /* bytes that a cache takes at a time */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+typedef float wide __attribute__((vector_size(WIDE * sizeof(float)), aligned(sizeof(float)), may_alias));
+#if WIDE > LANES
+typedef double doubles __attribute__((vector_size(WIDE * sizeof(float))));
+#endif
 typedef float half __attribute__((vector_size(LANES / 2 * sizeof(float)), aligned(sizeof(float)), may_alias));
 typedef int32_t marks __attribute__((vector_size(LANES * sizeof(int32_t)))); /* what comparing lanes gives */
 typedef uint8_t bytes __attribute__((vector_size(LANES)));
@@ -68,6 +80,8 @@ static i64 places_of(const window *w) { return w->kernel[0] * w->kernel[1] * w->
 
 INLINE lanes load(const float *p) { return *(const lanes *)p; }
 INLINE void store(float *p, lanes v) { *(lanes *)p = v; }
+INLINE wide load_wide(const float *p) { return *(const wide *)p; }
+INLINE void store_wide(float *p, wide v) { *(wide *)p = v; }
 
 /* Channels are worked on a vector at a time, the last of which may overlap the one before: every step writes what does
  * not depend on what it wrote before. Where there are fewer channels than lanes, it works on as many as there are. */
@@ -129,6 +143,16 @@ INLINE half folded(lanes v) {
 INLINE float total(lanes v) {
     half sum = folded(v);
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* A vector of the sums of both halves, where there are two. */
+INLINE lanes narrowed(wide v) {
+#if WIDE == LANES
+    return v;
+#else
+    return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+           __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+#endif
 }
 
 /* Totals of four vectors at once. */
@@ -436,14 +460,14 @@ static int around(const i64 smoothed[3], const i64 size[3], const i64 near[3][3]
 
 /* Score */
 
-/* BLOCK pixels times COLUMNS of a factor [d, COLUMNS], whose rows before `first` are zero, plus an offset. */
-INLINE void product(const float *const x[BLOCK], const float *factor, const float *offset, i64 first, i64 d,
-                    lanes sum[BLOCK][2]) {
-    for (int p = 0; p < BLOCK; p++)
-        for (int v = 0; v < 2; v++) sum[p][v] = load(offset + v * LANES);
+/* PIXELS times COLUMNS of a factor [d, COLUMNS], whose rows before `first` are zero, plus an offset. */
+INLINE void product(const float *const x[PIXELS], const float *factor, const float *offset, i64 first, i64 d,
+                    wide sum[PIXELS][2]) {
+    for (int p = 0; p < PIXELS; p++)
+        for (int v = 0; v < 2; v++) sum[p][v] = load_wide(offset + v * WIDE);
     for (i64 c = first; c < d; c++) {
-        lanes one = load(factor + c * COLUMNS), two = load(factor + c * COLUMNS + LANES);
-        for (int p = 0; p < BLOCK; p++) {
+        wide one = load_wide(factor + c * COLUMNS), two = load_wide(factor + c * COLUMNS + WIDE);
+        for (int p = 0; p < PIXELS; p++) {
             sum[p][0] += x[p][c] * one;
             sum[p][1] += x[p][c] * two;
         }
@@ -502,26 +526,60 @@ typedef struct {
     float *factor, *offset, *log_prior; /* [groups, width / COLUMNS, d, COLUMNS], [groups, width], [width] */
     i64 *first;                         /* [groups, width / COLUMNS]: the first row that is not zero */
     float *beyond;                      /* [groups, 2, d + LANES]: the columns beyond the eighth, where they are few */
+    float *paired;                      /* [groups, d / 2, LANES, 2]: the first eight, two channels side by side */
 } fold;
 
 static int is_slim(const job *j) {
     return j->scoring == QUADRATIC && (j->rank == 9 || j->rank == 10) && j->channels / j->groups >= LANES;
 }
 
-INLINE void rows_of(const float *y, i64 p, i64 pixels, i64 C, const float *rows[BLOCK]) {
-    for (int b = 0; b < BLOCK; b++) rows[b] = y + least(p + b, pixels - 1) * C;
+/* Whether the channels of a slim factor are multiplied two at a time. */
+static int pairs_up(i64 d) { return WIDE > LANES && d % 2 == 0; }
+
+/* Where `count` pixels lie, from the one at p on; beyond the end it is the last. */
+INLINE void rows_of(const float *y, i64 p, i64 pixels, i64 C, const float **rows, int count) {
+    for (int b = 0; b < count; b++) rows[b] = y + least(p + b, pixels - 1) * C;
 }
 
-/* Sums of squares for a factor of nine or ten columns, as ten classes have: eight are a vector, and those beyond are
- * products of rows. Twice BLOCK pixels. */
-INLINE void score_slim(const float *const x[2 * BLOCK], const float *factor, const float *beyond, i64 columns, i64 d,
-                       float to[2 * BLOCK]) {
-    lanes sum[2 * BLOCK];
+/* Twice BLOCK pixels times eight columns. */
+INLINE void times_eight(const float *const x[2 * BLOCK], const float *factor, i64 d, lanes sum[2 * BLOCK]) {
     for (int p = 0; p < 2 * BLOCK; p++) sum[p] = (lanes){0};
     for (i64 c = 0; c < d; c++) {
         lanes one = load(factor + c * COLUMNS);
         for (int p = 0; p < 2 * BLOCK; p++) sum[p] += x[p][c] * one;
     }
+}
+
+/* The same with `paired` columns: a wide vector has room for two channels. */
+INLINE void times_eight_paired(const float *const x[2 * BLOCK], const float *paired, i64 d, lanes sum[2 * BLOCK]) {
+#if WIDE > LANES
+    wide both[2 * BLOCK];
+    for (int p = 0; p < 2 * BLOCK; p++) both[p] = (wide){0};
+    for (i64 c = 0; c < d; c += 2) {
+        wide one = load_wide(paired + c * LANES);
+        for (int p = 0; p < 2 * BLOCK; p++) {
+            double two;
+            memcpy(&two, x[p] + c, sizeof two);
+            both[p] += (wide)(doubles){two, two, two, two, two, two, two, two} * one;
+        }
+    }
+    for (int p = 0; p < 2 * BLOCK; p++)
+        sum[p] = __builtin_shufflevector(both[p], both[p], 0, 2, 4, 6, 8, 10, 12, 14) +
+                 __builtin_shufflevector(both[p], both[p], 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+    (void)x, (void)paired, (void)d, (void)sum;
+#endif
+}
+
+/* Sums of squares for a factor of nine or ten columns, as ten classes have: eight are a vector, and those beyond are
+ * products of rows. Twice BLOCK pixels. */
+INLINE void score_slim(const float *const x[2 * BLOCK], const float *factor, const float *paired, const float *beyond,
+                       i64 columns, i64 d, float to[2 * BLOCK]) {
+    lanes sum[2 * BLOCK];
+    if (pairs_up(d))
+        times_eight_paired(x, paired, d, sum);
+    else
+        times_eight(x, factor, d, sum);
     for (int p = 0; p < 2 * BLOCK; p++) sum[p] *= sum[p];
     half one = totals(sum[0], sum[1], sum[2], sum[3]), two = totals(sum[4], sum[5], sum[6], sum[7]);
     for (i64 k = 8; k < columns; k++, beyond += d + LANES) {
@@ -536,11 +594,11 @@ INLINE void score_slim(const float *const x[2 * BLOCK], const float *factor, con
     *(half *)(to + BLOCK) = two;
 }
 
-/* Scores [groups, pixels] of the map y [pixels, channels]; `work` holds (BLOCK + 1) * width numbers. */
+/* Scores [groups, pixels] of the map y [pixels, channels]; `work` holds (PIXELS + 1) * width numbers. */
 static void score(const job *j, const fold *f, const float *y, float *scores, float *work) {
     i64 pixels = volume(j->gathered), C = j->channels, d = C / j->groups, blocks = f->width / COLUMNS;
     const float *rows[2 * BLOCK];
-    lanes sum[BLOCK][2];
+    wide sum[PIXELS][2];
     float found[2 * BLOCK];
     for (i64 g = 0; g < j->groups; g++) {
         const float *part = y + g * d, *factor = f->factor + g * d * f->width, *offset = f->offset + g * f->width;
@@ -548,36 +606,37 @@ static void score(const job *j, const fold *f, const float *y, float *scores, fl
         float *to = scores + g * pixels;
         if (j->scoring == ENERGY)
             for (i64 p = 0; p < pixels; p += BLOCK) {
-                rows_of(part, p, pixels, C, rows);
+                rows_of(part, p, pixels, C, rows, BLOCK);
                 squares(rows, d, found);
                 for (int b = 0; b < BLOCK && p + b < pixels; b++) to[p + b] = found[b];
             }
         else if (j->scoring == QUADRATIC && is_slim(j))
             for (i64 p = 0; p < pixels; p += 2 * BLOCK) {
-                rows_of(part, p, pixels, C, rows);
-                rows_of(part, p + BLOCK, pixels, C, rows + BLOCK);
-                score_slim(rows, factor, f->beyond + g * 2 * (d + LANES), j->rank, d, found);
+                rows_of(part, p, pixels, C, rows, 2 * BLOCK);
+                score_slim(rows, factor, f->paired + g * d * LANES, f->beyond + g * 2 * (d + LANES), j->rank, d, found);
                 for (int b = 0; b < 2 * BLOCK && p + b < pixels; b++) to[p + b] = found[b];
             }
         else if (j->scoring == QUADRATIC)
             for (i64 k = 0; k < blocks; k++) /* the columns stay in the cache while the pixels pass */
-                for (i64 p = 0; p < pixels; p += BLOCK) {
-                    rows_of(part, p, pixels, C, rows);
+                for (i64 p = 0; p < pixels; p += PIXELS) {
+                    lanes squared[PIXELS];
+                    rows_of(part, p, pixels, C, rows, PIXELS);
                     product(rows, factor + k * d * COLUMNS, offset + k * COLUMNS, first[k], d, sum);
-                    for (int b = 0; b < BLOCK; b++) sum[b][0] = sum[b][0] * sum[b][0] + sum[b][1] * sum[b][1];
-                    *(half *)found = totals(sum[0][0], sum[1][0], sum[2][0], sum[3][0]);
-                    for (int b = 0; b < BLOCK && p + b < pixels; b++) to[p + b] = k ? to[p + b] + found[b] : found[b];
+                    for (int b = 0; b < PIXELS; b++) squared[b] = narrowed(sum[b][0] * sum[b][0] + sum[b][1] * sum[b][1]);
+                    for (int b = 0; b < PIXELS; b += 4)
+                        *(half *)(found + b) = totals(squared[b], squared[b + 1], squared[b + 2], squared[b + 3]);
+                    for (int b = 0; b < PIXELS && p + b < pixels; b++) to[p + b] = k ? to[p + b] + found[b] : found[b];
                 }
         else
-            for (i64 p = 0; p < pixels; p += BLOCK) {
-                rows_of(part, p, pixels, C, rows);
+            for (i64 p = 0; p < pixels; p += PIXELS) {
+                rows_of(part, p, pixels, C, rows, PIXELS);
                 for (i64 k = 0; k < blocks; k++) {
                     product(rows, factor + k * d * COLUMNS, offset + k * COLUMNS, first[k], d, sum);
-                    for (int b = 0; b < BLOCK; b++)
-                        for (int v = 0; v < 2; v++) store(work + b * f->width + k * COLUMNS + v * LANES, sum[b][v]);
+                    for (int b = 0; b < PIXELS; b++)
+                        for (int v = 0; v < 2; v++) store_wide(work + b * f->width + k * COLUMNS + v * WIDE, sum[b][v]);
                 }
-                for (int b = 0; b < BLOCK && p + b < pixels; b++)
-                    to[p + b] = divergence(work + b * f->width, f->log_prior, f->width, work + BLOCK * f->width);
+                for (int b = 0; b < PIXELS && p + b < pixels; b++)
+                    to[p + b] = divergence(work + b * f->width, f->log_prior, f->width, work + PIXELS * f->width);
             }
     }
 }
@@ -586,13 +645,16 @@ static void score(const job *j, const fold *f, const float *y, float *scores, fl
 static int make_fold(const job *j, fold *f) {
     i64 G = j->groups, d = j->channels / G, r = j->rank, blocks = (r + COLUMNS - 1) / COLUMNS;
     f->width = blocks * COLUMNS;
-    i64 numbers = G * d * f->width + (G + 1) * f->width + G * 2 * (d + LANES);
+    i64 numbers = G * d * f->width + (G + 1) * f->width + G * 2 * (d + LANES) + G * d * LANES;
     f->first = calloc(1, G * blocks * sizeof(i64) + numbers * sizeof(float));
     if (!f->first) return 0;
     f->factor = (float *)(f->first + G * blocks);
     f->offset = f->factor + G * d * f->width;
     f->log_prior = f->offset + G * f->width;
     f->beyond = f->log_prior + f->width;
+    f->paired = f->beyond + G * 2 * (d + LANES);
+    for (i64 i = 0; is_slim(j) && pairs_up(d) && i < G * d; i++)
+        for (i64 k = 0; k < LANES; k++) f->paired[i / 2 * 2 * LANES + 2 * k + i % 2] = j->factor[i * r + k];
     for (i64 i = 0; is_slim(j) && i < G * d; i++)
         for (i64 k = 8; k < r; k++) { /* channels that fill no vector come once more at the end, the others there as zero */
             float *row = f->beyond + (i / d * 2 + k - 8) * (d + LANES), value = j->factor[i * r + k];
@@ -921,37 +983,47 @@ typedef struct {
     double *F;
 } desk;
 
-/* Room for one image and all that is made on the way; a thread keeps what it once had. */
+/* Of some memory, the next piece; pieces begin where a line of the cache does. Without memory they are counted. */
+static void *piece(char *memory, i64 *used, i64 bytes) {
+    i64 at = *used;
+    *used += (bytes + LINE - 1) / LINE * LINE;
+    return memory ? memory + at : 0;
+}
+
+/* Lay out in `memory` one image and all that is made on the way; how much it takes. */
+static i64 lay_out(const job *j, const fold *f, desk *t, char *memory) {
+    i64 C = j->channels, m = volume(j->gathered), o = volume(j->out), f4 = sizeof(float), used = 0;
+    i64 lines = 0, look = places_of(&j->look), cells = places_of(&j->cells), places = most(look, cells);
+    for (int a = 0; a < 3; a++) lines += j->out[a] + j->gathered[a];
+    t->pixels = piece(memory, &used, (places + lines) * sizeof(i64));
+    t->look = piece(memory, &used, look * sizeof(i64));
+    t->cells = piece(memory, &used, cells * sizeof(i64));
+    t->F = piece(memory, &used, lines * sizeof(double));
+    t->turned = piece(memory, &used, volume(j->size) * C * f4);
+    t->map = piece(memory, &used, m * C * f4);
+    t->spare = piece(memory, &used, most(rings_size(j), most(2 * m, o) * C) * f4);
+    t->scores = piece(memory, &used, m * j->groups * f4);
+    t->work = piece(memory, &used, (f ? (PIXELS + 1) * f->width : 0) * f4);
+    t->weights = piece(memory, &used, (places + lines) * f4);
+    t->which = piece(memory, &used, places * sizeof(int32_t));
+    t->values = piece(memory, &used, o * C * f4);
+    return used;
+}
+
+/* Room for one image; a thread keeps what it once had. */
 static int make_desk(const job *j, const fold *f, desk *t) {
     static _Thread_local struct {
         char *memory;
         i64 size;
     } room;
-    i64 C = j->channels, n = volume(j->size), m = volume(j->gathered), o = volume(j->out);
-    i64 lines = 0, look = places_of(&j->look), cells = places_of(&j->cells), places = most(look, cells);
-    for (int a = 0; a < 3; a++) lines += j->out[a] + j->gathered[a];
-    i64 spare = most(rings_size(j), most(2 * m, o) * C), width = f ? (BLOCK + 1) * f->width : 0;
-    i64 size = (places + lines + look + cells) * sizeof(i64) + lines * sizeof(double) +
-               (n * C + m * C + spare + m * j->groups + width + 2 * places + lines + o * C) * sizeof(float);
+    i64 size = lay_out(j, f, t, 0);
     if (size > room.size) {
         free(room.memory);
-        room.memory = malloc(size);
+        room.memory = aligned_alloc(LINE, size);
         room.size = room.memory ? size : 0;
     }
-    char *p = room.memory;
-    if (!p) return 0;
-    t->pixels = (i64 *)p, p += (places + lines) * sizeof(i64);
-    t->look = (i64 *)p, p += look * sizeof(i64);
-    t->cells = (i64 *)p, p += cells * sizeof(i64);
-    t->F = (double *)p, p += lines * sizeof(double);
-    t->turned = (float *)p, p += n * C * sizeof(float);
-    t->map = (float *)p, p += m * C * sizeof(float);
-    t->spare = (float *)p, p += spare * sizeof(float);
-    t->scores = (float *)p, p += m * j->groups * sizeof(float);
-    t->work = (float *)p, p += width * sizeof(float);
-    t->weights = (float *)p, p += (places + lines) * sizeof(float);
-    t->which = (int32_t *)p, p += places * sizeof(int32_t);
-    t->values = (float *)p;
+    if (!room.memory) return 0;
+    lay_out(j, f, t, room.memory);
     measure(&j->look, j->size, t->look);
     measure(&j->cells, j->gathered, t->cells);
     return 1;
@@ -1284,13 +1356,13 @@ typedef struct {
 /* Add rows z [rows, width]. */
 static void add_rows(const float *z, i64 rows, i64 width, float *sum) {
     for (i64 c = 0; c < width; c += COLUMNS) {
-        lanes one = load(sum + c), two = load(sum + c + LANES);
+        wide one = load_wide(sum + c), two = load_wide(sum + c + WIDE);
         for (i64 r = 0; r < rows; r++) {
-            one += load(z + r * width + c);
-            two += load(z + r * width + c + LANES);
+            one += load_wide(z + r * width + c);
+            two += load_wide(z + r * width + c + WIDE);
         }
-        store(sum + c, one);
-        store(sum + c + LANES, two);
+        store_wide(sum + c, one);
+        store_wide(sum + c + WIDE, two);
     }
 }
 
@@ -1479,18 +1551,18 @@ static void read_pixel(const lesson *s, notebook *b, const float *x, i64 at, i64
 static void add_products(const float *z, i64 rows, i64 d, i64 width, float *gram) {
     for (i64 r = 0; r < d; r += 4)
         for (i64 c = r / COLUMNS * COLUMNS; c < width; c += COLUMNS) {
-            lanes sum[4][2];
+            wide sum[4][2];
             for (int k = 0; k < 4; k++)
-                for (int v = 0; v < 2; v++) sum[k][v] = load(gram + (r + k) * width + c + v * LANES);
+                for (int v = 0; v < 2; v++) sum[k][v] = load_wide(gram + (r + k) * width + c + v * WIDE);
             for (const float *row = z; row < z + rows * width; row += width) {
-                lanes one = load(row + c), two = load(row + c + LANES);
+                wide one = load_wide(row + c), two = load_wide(row + c + WIDE);
                 for (int k = 0; k < 4; k++) {
                     sum[k][0] += row[r + k] * one;
                     sum[k][1] += row[r + k] * two;
                 }
             }
             for (int k = 0; k < 4; k++)
-                for (int v = 0; v < 2; v++) store(gram + (r + k) * width + c + v * LANES, sum[k][v]);
+                for (int v = 0; v < 2; v++) store_wide(gram + (r + k) * width + c + v * WIDE, sum[k][v]);
         }
 }
 

@@ -50,6 +50,8 @@ _NARROW = 64  # columns of a factor with an offset up to which the kernel multip
 _FORMS = {Quadratic: _QUADRATIC, Information: _INFORMATION}
 _NOWHERE = 255  # the place of a number that no gradient reaches: where a number came from is kept in a byte
 
+_VARIANTS = ("avx512", "avx2", "default")  # of the kernel, as hatch_build.py compiles it
+
 _Triple = ctypes.c_int64 * 3
 
 
@@ -89,13 +91,21 @@ class _Lesson(ctypes.Structure):
     ]
 
 
+def _runnable() -> tuple[str, ...]:
+    """Variants of the kernel that this processor can run, by what torch says of it, the best first."""
+    capability = torch.backends.cpu.get_cpu_capability().lower()
+    return _VARIANTS[_VARIANTS.index(capability) :] if capability in _VARIANTS else _VARIANTS[-1:]
+
+
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL | None:
-    """Load what was compiled for this processor, where it was."""
-    wide = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
-    path = Path(__file__).with_name(f"kernels-{'avx2' if wide else 'default'}.so")
-    try:
-        library = ctypes.CDLL(str(path))  # torch has loaded the OpenMP that it asks for
+    """Load the best variant that was compiled, if any was."""
+    return next((library for name in _runnable() if (library := _load(name)) is not None), None)
+
+
+def _load(variant: str) -> ctypes.CDLL | None:
+    try:  # torch has loaded the OpenMP that it asks for
+        library = ctypes.CDLL(str(Path(__file__).with_name(f"kernels-{variant}.so")))
     except OSError:  # nothing was compiled
         return None
     library.multipartite_digest.restype = ctypes.c_char_p
