@@ -197,6 +197,25 @@ def test_gathering_is_torchs_max_pooling_at_stride_one(dims, last):
         assert torch.equal(gather(x, window, "max"), maximum(x, kernel, 1, padding, dilation))
 
 
+@pytest.mark.parametrize("how", ["max", "blur"])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_gathered_map_sends_its_gradient_back_as_the_operations_do(how, dims, last):
+    for (kernel, stride, padding, dilation), ceil in itertools.product(WINDOWS, (False, True)):
+        window = Window.of(kernel, stride, padding, dilation, ceil_mode=ceil, dims=dims)
+        x = maps(dims, 11, last=last).mul(2).round().requires_grad_(True)  # many are equal
+        found = []
+        for used in (True, False):
+            with native.use(used):
+                y = gather(x, window, how)
+            slope = torch.randn(y.shape, generator=torch.Generator().manual_seed(3))
+            (first,) = torch.autograd.grad((y.square() * slope).sum(), x, create_graph=True)
+            found.append((y, first, torch.autograd.grad(first.square().sum(), x)[0]))
+        assert "Picked" in found[0][0].grad_fn.name()
+        for ours, theirs in zip(*found, strict=True):
+            assert_close(ours, theirs, atol=1e-4, rtol=1e-5, check_stride=False)
+
+
 def test_any_number_of_threads_gives_the_same_bits():
     x, before = maps(2, last=True, images=7), torch.get_num_threads()
     found = []

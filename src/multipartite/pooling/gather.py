@@ -73,9 +73,11 @@ def gather(
 
 
 def _maximum(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tensor:
+    found = native.gathered(x, window, "max", size) if native.handles(x, window) else None
+    if found is not None:
+        return found
     if not (x.requires_grad and torch.is_grad_enabled()):
-        y = native.gathered(x, window, "max", size) if native.handles(x, window) else None
-        return _along_axes(x, window, size, -math.inf, torch.maximum) if y is None else y
+        return _along_axes(x, window, size, -math.inf, torch.maximum)
     # torch's own for the gradient, all to the first of equals; it is fast where the channels lie side by side
     y = window.padded(as_channels_last(x), -math.inf, size)
     y = replace(window, padding=(0,) * window.dims, ceil_mode=False).highest(y)
@@ -83,10 +85,9 @@ def _maximum(x: Tensor, window: Window, size: tuple[int, ...], *_: Any) -> Tenso
 
 
 def _blurred(x: Tensor, window: Window, size: tuple[int, ...], *rest: Any) -> Tensor:
-    if not (x.requires_grad and torch.is_grad_enabled()) and native.handles(x, window):
-        y = native.gathered(x, window, "blur", size)
-        if y is not None:
-            return y
+    found = native.gathered(x, window, "blur", size) if native.handles(x, window) else None
+    if found is not None:
+        return found
     return smooth(_maximum(x, window, size, *rest), GATHERED_WIDTH)
 
 

@@ -66,8 +66,8 @@ typedef struct {
     const float *focus;      /* [groups] */
     float *values;           /* [images, channels, out], in the layout of x */
     int32_t *chosen;         /* [images, groups, out]; given where pixels are MARKED */
-    uint8_t *places;         /* [images, out, channels]: in which place of its window a maximum was; where maxima are smoothed
-                                the `winners` of every image */
+    uint8_t *places;         /* [images, out, channels]: in which place of its window a maximum was; where all maxima have a
+                                gradient the `winners` of every image */
     const float *grad;       /* as values */
     float *grad_x;           /* as x */
 } job;
@@ -287,6 +287,9 @@ static winners winners_of(const job *j, uint8_t *bits) {
     }
     return w;
 }
+
+/* Whether every maximum of the gathered map may have a gradient, and not the chosen ones alone. */
+static int is_dense(const job *j) { return j->smooths || j->choice == WHOLE; }
 
 /* Bytes that the winners of an image take. */
 static i64 winners_size(const job *j) {
@@ -1042,7 +1045,7 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
     const float *y = x;
     if (j->gathers) {
         float *map = j->choice == WHOLE ? values : t->map;
-        gather(j, x, map, t->spare, j->smooths && j->places ? j->places + image * winners_size(j) : 0);
+        gather(j, x, map, t->spare, is_dense(j) && j->places ? j->places + image * winners_size(j) : 0);
         y = map;
     }
     const float *scores = t->scores;
@@ -1160,28 +1163,35 @@ static void credit_along(const job *j, const float *grad, const uint8_t *bits, i
     memset(to + inside * C, 0, (j->size[2] - inside) * C * sizeof(float));
 }
 
-/* Row r of n of a plane whose smoothing is sent back; the rows that the next one needs are made ahead, as in gather. */
+/* Row r of n of a plane whose smoothing, if there was any, is sent back; the rows that the next one needs are made ahead,
+ * as in gather. */
 static void send_row(const job *j, const rings *s, const float *plane, i64 r, float *to) {
     i64 n = j->gathered[1];
+    if (!j->smooths) {
+        memcpy(to, plane + r * s->row, s->row * sizeof(float));
+        return;
+    }
     for (i64 q = r ? r + 1 : 0; q < least(n, r + 2); q++) smooth_row(plane, n, q, n, s->row, s->one + q % 2 * s->row, 1);
     smooth_lines(s->one + r % 2 * s->row, to, j->gathered[2], j->channels, 1);
 }
 
-/* Send the gradient of the chosen numbers of a smoothed map back to where its maxima came from. */
-static void send_back_smoothed(const job *j, desk *t, i64 image, const float *grad, float *to) {
+/* Send the gradient of a gathered map, or of the numbers that were chosen of it, back to where its maxima came from. */
+static void send_back_dense(const job *j, desk *t, i64 image, const float *grad, float *to) {
     i64 C = j->channels, d = C / j->groups, o = volume(j->out), rows = span_of(j, 1), ring = span_of(j, 0), planes = 0;
     const i64 *n = j->size, *m = j->gathered, *p = j->look.padding;
     const int32_t *chosen = j->chosen + image * j->groups * o;
+    const float *map = j->choice == WHOLE ? grad : t->map;
     int deep = is_deep(j);
     rings s = rings_in(j, t->spare);
     winners w = winners_of(j, j->places + image * winners_size(j));
-    memset(t->map, 0, volume(m) * C * sizeof(float));
-    for (i64 g = 0; g < j->groups; g++)
+    if (j->choice != WHOLE) memset(t->map, 0, volume(m) * C * sizeof(float));
+    for (i64 g = 0; j->choice != WHOLE && g < j->groups; g++)
         for (i64 i = 0; i < o; i++) add(t->map + chosen[g * o + i] * C + g * d, grad + i * C + g * d, 1, d);
     for (i64 z = 0; z < n[0]; z++) {
         for (; deep && planes < least(m[0], z + p[0] + 1); planes++) {
-            smooth_row(t->map, m[0], planes, m[0], s.plane, s.flat, 1);
-            for (i64 r = 0; r < m[1]; r++) send_row(j, &s, s.flat, r, s.tall + planes % ring * s.plane + r * s.row);
+            const float *plane = j->smooths ? s.flat : map + planes * s.plane;
+            if (j->smooths) smooth_row(map, m[0], planes, m[0], s.plane, s.flat, 1);
+            for (i64 r = 0; r < m[1]; r++) send_row(j, &s, plane, r, s.tall + planes % ring * s.plane + r * s.row);
         }
         for (i64 r = 0, ready = 0; r < n[1]; r++) {
             for (; ready < least(m[1], r + p[1] + 1); ready++) {
@@ -1190,7 +1200,7 @@ static void send_back_smoothed(const job *j, desk *t, i64 image, const float *gr
                     credit_across(j, 0, s.tall + ready * s.row, ring, z, s.plane, bits_at(&w, 0, ready), w.gap[0],
                                   m[1] * w.bytes, row);
                 else
-                    send_row(j, &s, t->map, ready, row);
+                    send_row(j, &s, map, ready, row);
             }
             i64 at = z * n[1] + r;
             credit_across(j, 1, s.wide, rows, r, s.row, bits_at(&w, 1, z * m[1]), w.gap[1], w.bytes, s.softened);
@@ -1214,11 +1224,11 @@ static void send_back(const job *j, desk *t, i64 image) {
     for (int a = 0; a < 3; a++) few = few && !w->padding[a] && map[a] + (w->kernel[a] - 1) * w->dilation[a] <= size[a];
     i64 steps[256] = {0}; /* how far a place is from the first, in numbers */
     for (i64 k = 0; j->places && k < K; k++) steps[k] = t->look[k] * C;
-    if (j->smooths)
-        send_back_smoothed(j, t, image, grad, to);
+    if (is_dense(j))
+        send_back_dense(j, t, image, grad, to);
     else
         memset(to, 0, n * C * sizeof(float));
-    for (i64 i = 0; !j->smooths && i < o; i++)
+    for (i64 i = 0; !is_dense(j) && i < o; i++)
         for (i64 g = 0; g < j->groups; g++) {
             const float *from = grad + i * C + g * d;
             i64 z, y, x;

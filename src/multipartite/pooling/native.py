@@ -236,9 +236,9 @@ class Picks:
         The numbers, in the layout of the map that they are from.
     chosen : Tensor of shape (N, groups, *out) or None
         Flat indices into the scored map; None where every window stands at its own place.
-    places : Tensor of shape (N, *out, C), or (N, bytes) where maxima are smoothed, or None
+    places : Tensor of shape (N, *out, C), or (N, bytes) where all maxima have a gradient, or None
         In which place of the window around a chosen pixel every maximum was; None where it was the pixel itself. Where
-        maxima are smoothed, the bits of kernels.c's `winners`, from which that follows for every pixel.
+        maxima are smoothed or all stay, the bits of kernels.c's `winners`, from which that follows for every pixel.
     """
 
     job: _Job
@@ -380,11 +380,11 @@ def _scoring(fold: Fold | None, choice: Choice) -> int:
 
 
 def gathered(x: Tensor, window: Window, how: str, size: tuple[int, ...]) -> Tensor | None:
-    """Maximum of the window around every pixel ("max"), smoothed or not, without a gradient; None if not finite."""
+    """Maximum of the window around every pixel ("max"), smoothed or not ("blur"); None if not finite."""
     steps = Steps(window, how, window, size, size, ())
     job = _job(x, steps, 1)
     job.choice = _WHOLE
-    return _pooled(x.detach(), job, steps, _POOL)
+    return _pooled(x, job, steps, _POOL, places=True)
 
 
 def max_at(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> Tensor | None:
@@ -465,7 +465,7 @@ def _pooled(
         job.chosen = chosen.data_ptr()
     if places and followed:
         size = (*steps.out, x.shape[1])
-        if steps.smooths:
+        if steps.smooths or job.choice == _WHOLE:  # all maxima have a gradient, and not the chosen ones alone
             size = (sum(map(math.prod, steps.winners(tuple(x.shape[2:])))) * _row_bytes(steps, x.shape[1]),)
         picks.places = torch.empty((len(x), *size), dtype=torch.uint8)
         job.places = picks.places.data_ptr()
@@ -513,14 +513,14 @@ class _Picked(torch.autograd.Function):
 def _sent_back(grad: Tensor, chosen: Tensor | None, places: Tensor | None, shape: torch.Size, steps: Steps) -> Tensor:
     """Sum grad (N, C, *out) into zeros of `shape`, by torch's operations."""
     spatial, window = tuple(shape[2:]), steps.window
-    if steps.smooths:  # first to the maxima that were smoothed, then from them all
-        assert chosen is not None
-        before = replace(window, kernel_size=(1,) * window.dims, padding=(0,) * window.dims)
-        size = torch.Size([*shape[:2], *steps.scored])
-        grad = _sent_back(grad, chosen, None, size, steps._replace(window=before, how=None))
-        nothing = torch.zeros_like(grad, requires_grad=True)
-        (grad,) = torch.autograd.grad(smooth(nothing, GATHERED_WIDTH), nothing, grad, create_graph=True)
-        assert places is not None
+    if places is not None and places.ndim == 2:  # first to all maxima, smoothed or not, then from them
+        if chosen is not None:
+            before = replace(window, kernel_size=(1,) * window.dims, padding=(0,) * window.dims)
+            size = torch.Size([*shape[:2], *steps.scored])
+            grad = _sent_back(grad, chosen, None, size, steps._replace(window=before, how=None))
+        if steps.smooths:
+            nothing = torch.zeros_like(grad, requires_grad=True)
+            (grad,) = torch.autograd.grad(smooth(nothing, GATHERED_WIDTH), nothing, grad, create_graph=True)
         return _credited(grad, places, spatial, steps)
     if places is None:
         assert chosen is not None
