@@ -29,14 +29,23 @@ POOLINGS = (
 )
 
 
+_STEPS = 40  # of training in a row, so that a layer's learning and one refit are in what is timed
+
+
 def measure(
-    network: str, *, seconds: float, batch: int = 100, poolings: tuple[str, ...] = POOLINGS, memory: bool = True
+    network: str,
+    *,
+    seconds: float,
+    batch: int = 100,
+    poolings: tuple[str, ...] = POOLINGS,
+    memory: bool = True,
+    steps: int = _STEPS,
 ) -> Iterator[dict[str, Any]]:
     """Time training steps and evaluation of `network`; a row a phase, layout and pooling, the first of which is max.
 
     Examples
     --------
-    >>> rows = list(measure("lenet", seconds=0.01, batch=4, poolings=("max", "average"), memory=False))
+    >>> rows = list(measure("lenet", seconds=0.01, batch=4, poolings=("max", "average"), memory=False, steps=1))
     >>> [(row["layout"], row["pooling"]) for row in rows if row["phase"] == "training"]
     [('contiguous', 'max'), ('contiguous', 'average'), ('channels_last', 'max'), ('channels_last', 'average')]
     """
@@ -53,9 +62,10 @@ def measure(
     }
     inputs = {layout: images.to(memory_format=memory_format) for layout, memory_format in LAYOUTS.items()}
     plain = [(layout, poolings[0]) for layout in LAYOUTS]
-    for phase, make in (("training", _training), ("evaluation", _evaluation)):
+    for phase, make, times in (("training", _training, steps), ("evaluation", _evaluation, 1)):
         calls = {(layout, word): make(model, inputs[layout], labels) for (layout, word), model in models.items()}
-        timings = interleave(calls, seconds=seconds, least=21, yardsticks=plain)
+        blocks = {name: _repeated(call, times) for name, call in calls.items()}
+        timings = interleave(blocks, seconds=seconds, least=5 if times > 1 else 21, yardsticks=plain)
         best = min(plain, key=lambda name: timings[name].median)
         peaks = {name: peak_bytes(call) for name, call in calls.items()} if memory else {}
         for (layout, word), t in timings.items():
@@ -65,14 +75,22 @@ def measure(
                 "phase": phase,
                 "layout": layout,
                 "pooling": word,
-                "samples_per_second": batch / t.median,
+                "samples_per_second": times * batch / t.median,
                 "speed_ratio": 1 / t.ratio,
                 "speed_ratio_low": 1 / t.ratio_high,
                 "speed_ratio_high": 1 / t.ratio_low,
                 "memory_ratio": peaks[layout, word] / peaks[best] if memory else None,
-                "learning_share": _learning_share(calls[layout, word], t.n) if phase == "training" else 0.0,
+                "learning_share": _learning_share(calls[layout, word], times) if phase == "training" else 0.0,
                 "n": t.n,
             }
+
+
+def _repeated(call: Callable[[], object], times: int) -> Callable[[], object]:
+    def repeat() -> None:
+        for _ in range(times):
+            call()
+
+    return repeat
 
 
 def _training(model: nn.Module, x: Tensor, labels: Tensor) -> Callable[[], object]:

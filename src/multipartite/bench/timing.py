@@ -15,6 +15,7 @@ import torch
 __all__ = ["Timing", "interleave", "peak_bytes"]
 
 K = TypeVar("K", bound=Hashable)
+_LARGE = 31 << 20  # bytes, just below the 32 MiB from which on it would map and unmap a block each time
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,10 @@ def interleave(
     >>> timings["sum"].ratio, timings["more"].ratio > 2
     (1.0, True)
     """
+    # glibc, once it has seen a block of this size go, keeps what is freed; else it is chance whose pages come anew
+    torch.empty(_LARGE, dtype=torch.uint8).zero_()
     for call in calls.values():
-        call()  # warm up: allocator, thread pool, lazy initialisation
+        call()  # warm up: thread pool, lazy initialisation
     times: dict[K, list[float]] = {name: [] for name in calls}
     begin, rounds = time.perf_counter(), 0
     while rounds < least or time.perf_counter() - begin < seconds:

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases and rounds: about half a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases and rounds: about a minute.")] = False,
     as_json: Json = False,
     threads: Annotated[int | None, typer.Option(min=1, help="torch threads; as torch chooses by default.")] = None,
     growth: Annotated[bool, typer.Option("--growth", help="How cost grows, instead of the cases.")] = False,

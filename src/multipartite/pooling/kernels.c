@@ -233,11 +233,31 @@ INLINE void contend_vector(float *to, const float *const *rows, uint8_t *bits, i
     store(to + at, best);
 }
 
+/* The same for as many whole wide vectors as there are, whose comparison is sixteen bits at once; how far that comes. */
+INLINE i64 contend_wide(float *to, const float *const *rows, uint8_t *bits, i64 gap, i64 n, i64 k) {
+    i64 i = 0;
+#if WIDE > LANES
+    for (; i + WIDE <= n; i += WIDE) {
+        __m512 best = _mm512_loadu_ps(rows[0] + i);
+        for (i64 r = 1; r < k; r++) {
+            __m512 row = _mm512_loadu_ps(rows[r] + i);
+            uint16_t beats = _mm512_cmp_ps_mask(row, best, _CMP_GT_OQ);
+            if (bits) memcpy(bits + (r - 1) * gap + i / 8, &beats, sizeof beats);
+            best = _mm512_max_ps(row, best);
+        }
+        _mm512_storeu_ps(to + i, best);
+    }
+#else
+    (void)to, (void)rows, (void)bits, (void)gap, (void)n, (void)k;
+#endif
+    return i;
+}
+
 /* The largest of k rows; with `bits`, which are `gap` apart, whether a row beats all before it, for every row but the first. */
 INLINE void contend_some(float *to, const float *const *given, uint8_t *bits, i64 gap, i64 n, i64 k) {
     const float *rows[PLACES]; /* for all that is known, writing numbers might change what is given */
     for (i64 r = 0; r < k; r++) rows[r] = given[r];
-    i64 i = 0;
+    i64 i = contend_wide(to, rows, bits, gap, n, k);
     for (; i + LANES <= n; i += LANES) contend_vector(to, rows, bits, gap, i, i, k);
     if (i < n && n >= LANES) contend_vector(to, rows, bits, gap, i, n - LANES, k); /* overlaps the one before */
     for (i64 c = 0; c < n && n < LANES; c++) {
@@ -1108,9 +1128,17 @@ INLINE void credit_vector(float *to, const float *grad, marks won, int put) {
 /* Add to n numbers, or put there, the gradient that one of k places has won. */
 INLINE void credit_some(float *to, const float *grad, const uint8_t *bits, i64 gap, i64 n, i64 place, i64 k, int put) {
     i64 i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+    for (; i + 32 <= n; i += 32) {
         uint32_t won = won_by(bits + i / 8, gap, place, k, 4);
-        for (int v = 0; v < 4; v++) credit_vector(to + i + v * LANES, grad + i + v * LANES, unpacked(won, v * LANES), put);
+#if WIDE > LANES
+        for (int v = 0; v < 32; v += WIDE) {
+            __m512 value = _mm512_maskz_loadu_ps((__mmask16)(won >> v), grad + i + v);
+            if (!put) value = _mm512_add_ps(value, _mm512_loadu_ps(to + i + v));
+            _mm512_storeu_ps(to + i + v, value);
+        }
+#else
+        for (int v = 0; v < 32; v += LANES) credit_vector(to + i + v, grad + i + v, unpacked(won, v), put);
+#endif
     }
     for (; i + LANES <= n; i += LANES)
         credit_vector(to + i, grad + i, unpacked(won_by(bits + i / 8, gap, place, k, 1), 0), put);
