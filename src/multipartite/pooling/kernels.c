@@ -553,7 +553,7 @@ typedef struct {
 } fold;
 
 static int is_slim(const job *j) {
-    return j->scoring == QUADRATIC && (j->rank == 9 || j->rank == 10) && j->channels / j->groups >= LANES;
+    return j->scoring == QUADRATIC && j->rank <= LANES + 2 && j->channels / j->groups >= LANES;
 }
 
 /* Whether the channels of a slim factor are multiplied two at a time. */
@@ -594,8 +594,8 @@ INLINE void times_eight_paired(const float *const x[2 * BLOCK], const float *pai
 #endif
 }
 
-/* Sums of squares for a factor of nine or ten columns, as ten classes have: eight are a vector, and those beyond are
- * products of rows. Twice BLOCK pixels. */
+/* Sums of squares for a factor of ten columns at the most, nine as ten classes have: eight are a vector, and those beyond
+ * are products of rows. Twice BLOCK pixels. */
 INLINE void score_slim(const float *const x[2 * BLOCK], const float *factor, const float *paired, const float *beyond,
                        i64 columns, i64 d, float to[2 * BLOCK]) {
     lanes sum[2 * BLOCK];
@@ -677,7 +677,7 @@ static int make_fold(const job *j, fold *f) {
     f->beyond = f->log_prior + f->width;
     f->paired = f->beyond + G * 2 * (d + LANES);
     for (i64 i = 0; is_slim(j) && pairs_up(d) && i < G * d; i++)
-        for (i64 k = 0; k < LANES; k++) f->paired[i / 2 * 2 * LANES + 2 * k + i % 2] = j->factor[i * r + k];
+        for (i64 k = 0; k < least(LANES, r); k++) f->paired[i / 2 * 2 * LANES + 2 * k + i % 2] = j->factor[i * r + k];
     for (i64 i = 0; is_slim(j) && i < G * d; i++)
         for (i64 k = 8; k < r; k++) { /* channels that fill no vector come once more at the end, the others there as zero */
             float *row = f->beyond + (i / d * 2 + k - 8) * (d + LANES), value = j->factor[i * r + k];
