@@ -1207,13 +1207,14 @@ static void send_row(const job *j, const rings *s, const float *plane, i64 r, fl
 static void send_back_dense(const job *j, desk *t, i64 image, const float *grad, float *to) {
     i64 C = j->channels, d = C / j->groups, o = volume(j->out), rows = span_of(j, 1), ring = span_of(j, 0), planes = 0;
     const i64 *n = j->size, *m = j->gathered, *p = j->look.padding;
-    const int32_t *chosen = j->chosen + image * j->groups * o;
-    const float *map = j->choice == WHOLE ? grad : t->map;
+    int whole = j->choice == WHOLE;
+    const int32_t *chosen = whole ? 0 : j->chosen + image * j->groups * o;
+    const float *map = whole ? grad : t->map;
     int deep = is_deep(j);
     rings s = rings_in(j, t->spare);
     winners w = winners_of(j, j->places + image * winners_size(j));
-    if (j->choice != WHOLE) memset(t->map, 0, volume(m) * C * sizeof(float));
-    for (i64 g = 0; j->choice != WHOLE && g < j->groups; g++)
+    if (!whole) memset(t->map, 0, volume(m) * C * sizeof(float));
+    for (i64 g = 0; !whole && g < j->groups; g++)
         for (i64 i = 0; i < o; i++) add(t->map + chosen[g * o + i] * C + g * d, grad + i * C + g * d, 1, d);
     for (i64 z = 0; z < n[0]; z++) {
         for (; deep && planes < least(m[0], z + p[0] + 1); planes++) {
