@@ -77,3 +77,11 @@ def test_a_power_that_is_none_is_refused(p):
         mp.LPPool2d(2, p=p)
     with pytest.raises(InputError, match="p must be a number from 1 to infinity, got"):
         lp_pool(torch.zeros(1, 1, 4, 4), 2, p=p)
+
+
+@pytest.mark.parametrize("p", [2.0, 3.0])
+def test_windows_of_zeros_have_no_slope_forward_either(p):
+    x = torch.zeros(1, 1, 4, 4)
+    value, slope = torch.func.jvp(lambda v: mp.functional.lp_pool(v, 2, p=p), (x,), (torch.ones_like(x),))
+    assert not value.any()
+    assert not slope.any()

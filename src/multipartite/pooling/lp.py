@@ -73,14 +73,10 @@ def _norm(a: Tensor, window: Window, p: float) -> Tensor:
     total = _total(a.square() if p == 2 else a.abs() ** p, window)
     if p == 1:
         return total
-    if not total.requires_grad:
-        return _root(total, p)
     tiny = torch.finfo(a.dtype).tiny
-    return F.threshold(_root(total.clamp_min(tiny), p), 1.001 * tiny ** (1 / p), 0.0)  # the root of zero has no slope
-
-
-def _root(total: Tensor, p: float) -> Tensor:
-    return total.sqrt() if p == 2 else total ** (1 / p)
+    safe = total.clamp_min(tiny)  # the root of zero has no slope
+    root = safe.sqrt() if p == 2 else safe ** (1 / p)
+    return F.threshold(root, 1.001 * tiny ** (1 / p), 0.0)
 
 
 def _total(power: Tensor, window: Window) -> Tensor:
