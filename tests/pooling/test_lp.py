@@ -79,6 +79,7 @@ def test_a_power_that_is_none_is_refused(p):
         lp_pool(torch.zeros(1, 1, 4, 4), 2, p=p)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by torch itself, where it makes jvp
 @pytest.mark.parametrize("p", [2.0, 3.0])
 def test_windows_of_zeros_have_no_slope_forward_either(p):
     x = torch.zeros(1, 1, 4, 4)
