@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -161,10 +162,8 @@ class Labels:
             )
         y = y.long()  # eight bits cannot hold every class or ignored index
         y = to_resolution(y, spatial).flatten(1) if a_pixel else y
-        if weight is None and y.device.type == "cpu" and y.numel():
-            lowest, highest = torch.aminmax(y)
-            if int(lowest) >= 0 and int(highest) < num_classes:
-                return cls(y, None, None, num_classes)  # as most are: every row counts once
+        if weight is None and y.device.type == "cpu" and y.numel() and _all_below(y, num_classes):
+            return cls(y, None, None, num_classes)  # as most are: every row counts once
         kept = y != ignore_index
         legal = ~kept | ((y >= 0) & (y < num_classes))
         _require(legal, y, f"labels must lie in [0, {num_classes}) for num_classes={num_classes}, got {{}}")
@@ -246,6 +245,14 @@ def to_resolution(labels: Tensor, spatial: torch.Size | tuple[int, ...]) -> Tens
             nearest = (2 * torch.arange(size, device=labels.device) + 1) * length // (2 * size)
             labels = labels.index_select(dim, nearest)
     return labels
+
+
+def _all_below(y: Tensor, bound: int) -> bool:
+    """Whether whole numbers on a CPU all lie in [0, bound)."""
+    if type(y) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(y):
+        return bool(y.numpy().view(np.uint64).max() < bound)  # a negative one is large; sooner told than by torch
+    lowest, highest = torch.aminmax(y)
+    return int(lowest) >= 0 and int(highest) < bound
 
 
 def _require(legal: Tensor, values: Tensor, message: str) -> None:

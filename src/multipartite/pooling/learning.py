@@ -384,7 +384,8 @@ class SupervisedLayer(Pool):
         if seen.x.is_meta:
             return
         turns = self._turns()
-        labels = None if given is None else self._labels(seen)  # which refuses wrong ones, whether used or not
+        # which refuses wrong ones, whether used or not
+        labels = None if given is None else self._labels(seen, an_image=given[0].ndim == 1)
         if labels is not None and _is_at_hand(seen.x) and labels.empty:
             labels = None
         if shared:  # keep what this process saw apart until all processes join it
@@ -419,14 +420,15 @@ class SupervisedLayer(Pool):
         so a resumed run learns from the same ones.
         """
 
-        def counts(step: int) -> bool:
-            return step % self.learn_every == 0 or step % self.refit_every == 0
-
         if self.fitting:
             return 1
-        if not counts(self.steps):
+        if not self._counts(self.steps):
             return 0
-        return next(turns for turns in range(1, self.steps + 2) if turns > self.steps or counts(self.steps - turns))
+        return next(n for n in range(1, self.steps + 2) if n > self.steps or self._counts(self.steps - n))
+
+    def _counts(self, step: int) -> bool:
+        """Whether the layer learns from the batch of this number."""
+        return step % self.learn_every == 0 or step % self.refit_every == 0
 
     def join(self) -> bool:
         """Join what this process has seen since the last refit with what the others saw; whether there are labels.
@@ -444,9 +446,10 @@ class SupervisedLayer(Pool):
         self.statistics.decay(1 - pending.kept).merge(joined)
         return True
 
-    def _labels(self, seen: Seen) -> Labels:
+    def _labels(self, seen: Seen, an_image: bool) -> Labels:
         assert self.num_classes is not None
-        labels = read_labels(self.num_classes, seen.spatial, seen.x.device)
+        # of labels an image, only the number of dimensions counts, which is sooner told
+        labels = read_labels(self.num_classes, seen.x.shape[2:] if an_image else seen.spatial, seen.x.device)
         assert labels is not None
         if len(labels) != len(seen.x):
             raise InputError(f"labels must be as many as images, got {len(labels)} labels for a batch of {len(seen.x)}")

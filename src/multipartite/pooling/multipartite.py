@@ -148,11 +148,12 @@ def _pool(
     training: bool,
     generator: torch.Generator | None,
     at_once: bool = True,
+    by_kernel: bool = True,
 ) -> Any:
     """Gather and choose, for a batch (N, C, *spatial); `focus` is asked for after `learn`, which may teach it."""
-    if _by_kernel(x, window, how, choice, return_indices):
+    if by_kernel and _by_kernel(x, window, how, choice, return_indices):
         steps = native.steps_of(window, how, tuple(x.shape[2:]))
-        folded = None if choice.blind else learn(Seen(x.detach()) if how is None else Seen(x.detach(), window, how))
+        folded = None if choice.blind else learn(_seen(x, window, how))
         pooled = native.pool(
             x,
             steps,
@@ -174,6 +175,10 @@ def _by_kernel(x: Tensor, window: Window, how: str | None, choice: Choice, retur
     """Whether the compiled kernel can pool x, as far as can be told before its numbers are looked at."""
     plain = how in (None, "max", "blur") and choice.assignment != "soft" and not return_indices
     return plain and native.handles(x, window)
+
+
+def _seen(x: Tensor, window: Window, how: str | None) -> Seen:
+    return Seen(x) if how is None else Seen(x, window, how)
 
 
 def _learned_before(folded: Fold | None) -> Learn:
@@ -265,9 +270,9 @@ class _Ready(NamedTuple):
     factor: Tensor | None
     settings: tuple[Any, ...]
 
-    def serves(self, layer: _MultipartitePool, x: Tensor) -> bool:
-        """Whether it is still what the layer would do, and x such a map."""
-        return layer.factor is self.factor and layer._settings() == self.settings and self.pooling.takes(x)
+    def serves(self, layer: _MultipartitePool) -> bool:
+        """Whether it is still what the layer would do."""
+        return layer.factor is self.factor and layer._settings() == self.settings
 
 
 # by layer, and not in it: it is neither to be copied nor to be saved with the layer
@@ -368,16 +373,22 @@ class _MultipartitePool(SupervisedLayer):
 
     def pool(self, x: Tensor) -> Any:
         """Pool x; in training, learn from the labels of :func:`multipartite.supervise` first."""
-        evaluates = not (self.training or self.fitting or torch.compiler.is_compiling())
-        if evaluates and (ready := _READY.get(self)) is not None and ready.serves(self, x):
-            pooled = ready.pooling(x)
-            if pooled is not None:
-                return pooled
+        settled = not (self.fitting or torch.compiler.is_compiling())
+        learn, by_kernel = self._learned, True
+        if settled and (ready := _READY.get(self)) is not None and ready.serves(self) and ready.pooling.takes(x):
+            if self.training and self.learns and not self.choice.blind:
+                self.observe(_seen(x, self.window, self.gather))
+                learn = self._known
+            if ready.serves(self):  # what was learned may have changed it
+                pooled = ready.pooling(x, self.generator)
+                if pooled is not None:
+                    return pooled
+                by_kernel = False
         x, batched = self.window.as_batch(x)
         self._check_channels(x.shape[1])
         pooled = _pool(
             x,
-            self._learned,
+            learn,
             self.window,
             self.gather,
             self.choice,
@@ -387,24 +398,28 @@ class _MultipartitePool(SupervisedLayer):
             self.training,
             self.generator,
             at_once=self.training or self.fitting,
+            by_kernel=by_kernel,
         )
-        if evaluates and batched:
+        if settled and batched:
             self._prepare(x)
         return pooled if batched else _first(pooled)
 
     def _prepare(self, x: Tensor) -> None:
         """Be ready for maps like x, where the kernel pools them."""
         _READY.pop(self, None)
-        settled = self.informed or not self.learns or self.choice.blind
-        if settled and _by_kernel(x, self.window, self.gather, self.choice, self.return_indices):
+        knows = self.informed or not self.learns or self.choice.blind
+        if knows and _by_kernel(x, self.window, self.gather, self.choice, self.return_indices):
             steps = native.steps_of(self.window, self.gather, tuple(x.shape[2:]))
-            pooling = native.Ready(x, steps, self.choice, self._focus(), self.fold(), self.groups)
+            pooling = native.Ready(
+                x, steps, self.choice, self._focus(), self.fold(), self.groups, training=self.training
+            )
             if pooling.lasts:
                 _READY[self] = _Ready(pooling, self.factor, self._settings())
 
     def _settings(self) -> tuple[Any, ...]:
-        """Name what decides how a map is pooled in evaluation, but for the numbers of the factor."""
-        return (self.window, self.gather, self.choice, self.groups, self.return_indices, self.informed, self.kept)
+        """Name what decides how a map is pooled, but for the numbers of the factor."""
+        how = (self.window, self.gather, self.choice, self.groups, self.return_indices)
+        return (*how, self.informed, self.kept, self.training)
 
     def _learned(self, seen: Seen) -> Fold | None:
         """Learn from the map, where there is something to learn; then say what scores a pixel of it."""
@@ -414,6 +429,10 @@ class _MultipartitePool(SupervisedLayer):
             if self.num_channels is None:
                 self.allocate(seen.x.shape[1], seen.x.device)
             self._warn_if_new()
+        return self._known(seen)
+
+    def _known(self, seen: Seen) -> Fold | None:
+        """Say what scores a pixel, as far as it has been learned."""
         return self.fold(keep=self.choice.assignment == "soft")
 
     def _focus(self) -> Any:

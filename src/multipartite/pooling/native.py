@@ -267,18 +267,7 @@ def pool(
     fold : Fold or None
         What scores a pixel; None by its energy.
     """
-    out = steps.out
-    job, kept = _job(x, steps, groups), [x]
-    _score_by(fold, x.detach(), job, choice, steps, kept)
-    picks = _choose_by(choice, focus, job, steps, kept, training=training)
-    if job.choice == _DRAW_LINES:
-        for axis, m in enumerate(out, start=3 - len(out)):
-            if not job.whole[axis]:
-                job.uniform[axis] = _kept(uniform((len(x), groups, m), x, generator), kept)
-    elif job.choice == _DRAW:
-        job.uniform[0] = _kept(uniform((len(x), groups, *out), x, generator), kept)
-    chosen = _room_to_choose(job, steps) if picks else None
-    return _pooled(x, job, steps, _POOL, chosen=chosen, places=picks and steps.gathers)
+    return Ready(x, steps, choice, focus, fold, groups, training=training)(x, generator)
 
 
 def _choose_by(
@@ -298,7 +287,7 @@ def _choose_by(
 
 
 class Ready:
-    """A pooling in evaluation that is ready for maps like one that it has met: what there is to decide is decided.
+    """A pooling that is ready for maps like one that it has met: what there is to decide is decided.
 
     A layer calls it where a network takes a few milliseconds, of which deciding anew would be some hundredths. The
     numbers of the fold are read where they lie, so that a refit needs no new one.
@@ -307,8 +296,13 @@ class Ready:
     ----------
     x : Tensor of shape (N, C, *spatial)
         A map that :func:`handles` takes.
-    steps, choice, focus, fold, groups
+    steps, choice, focus, fold, groups, training
         As in :func:`pool`.
+
+    Attributes
+    ----------
+    lasts : bool
+        Whether it is for other maps too.
 
     Examples
     --------
@@ -319,39 +313,51 @@ class Ready:
     """
 
     def __init__(
-        self, x: Tensor, steps: Steps, choice: Choice, focus: float | Tensor, fold: Fold | None, groups: int
+        self,
+        x: Tensor,
+        steps: Steps,
+        choice: Choice,
+        focus: float | Tensor,
+        fold: Fold | None,
+        groups: int,
+        *,
+        training: bool = False,
     ) -> None:
         self.shape, self.strides, self.steps = x.shape, x.stride(), steps
         self.job, self.kept = _job(x, steps, groups), list[Tensor]()
-        self.lasts = _scoring(fold, choice) != _GIVEN  # scores that torch makes are those of one map
-        if self.lasts:
-            _score_by(fold, x, self.job, choice, steps, self.kept)
-            self.picks = _choose_by(choice, focus, self.job, steps, self.kept, training=False)
-            read = () if fold is None or choice.blind else (fold.factor, fold.offset, fold.log_prior, focus)
-            # what had to be copied would not change with a refit
-            self.lasts = all(any(part is one for one in self.kept) for part in read if isinstance(part, Tensor))
+        _score_by(fold, x.detach(), self.job, choice, steps, self.kept)
+        self.picks = _choose_by(choice, focus, self.job, steps, self.kept, training=training)
+        read = () if fold is None or choice.blind else (fold.factor, fold.offset, fold.log_prior, focus)
+        # scores that torch makes are those of one map, and what had to be copied would not change with a refit
+        self.lasts = self.job.scoring != _GIVEN and all(
+            any(part is one for one in self.kept) for part in read if isinstance(part, Tensor)
+        )
 
     def takes(self, x: Tensor) -> bool:
-        """Whether a map is like the one that this is ready for, and nothing is asked but its values."""
+        """Whether a map is like the one that this is ready for."""
         return (
             x.shape == self.shape
             and x.stride() == self.strides
             and type(x) is Tensor
             and x.dtype == torch.float32
             and x.is_cpu
-            and not (x.requires_grad and torch.is_grad_enabled())
             and _is_plain(x)
             and available()
         )
 
-    def __call__(self, x: Tensor) -> Tensor | None:
+    def __call__(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor | None:
         """Pool x; None where its numbers, not finite or too large to score, are for torch to deal with."""
-        job, values = _Job.from_buffer_copy(self.job), _empty(x, self.steps.out)
-        job.x, job.values = x.data_ptr(), values.data_ptr()
-        if self.picks:
-            chosen = _room_to_choose(job, self.steps)
-            job.chosen = chosen.data_ptr()
-        return values if _run(job, _POOL) else None
+        job, steps, kept = _Job.from_buffer_copy(self.job), self.steps, list[Tensor]()
+        before = (job.images, job.groups)
+        if job.choice == _DRAW_LINES:
+            for axis, m in enumerate(steps.out, start=3 - len(steps.out)):
+                if not job.whole[axis]:
+                    job.uniform[axis] = _kept(uniform((*before, m), x, generator), kept)
+        elif job.choice == _DRAW:
+            job.uniform[0] = _kept(uniform((*before, *steps.out), x, generator), kept)
+        # room for the flat index of every pixel that is chosen
+        chosen = torch.empty((*before, *steps.out), dtype=torch.int32) if self.picks else None
+        return _pooled(x, job, steps, _POOL, chosen=chosen, places=self.picks and steps.gathers)
 
 
 def _score_by(fold: Fold | None, x: Tensor, job: _Job, choice: Choice, steps: Steps, kept: list[Tensor]) -> None:
@@ -497,11 +503,8 @@ class _Picked(torch.autograd.Function):
         if torch.is_grad_enabled():  # torch's operations know the gradient of this gradient too
             return _sent_back(grad, chosen, places, ctx.shape, ctx.steps), None, None
         job = _Job.from_buffer_copy(ctx.job)
-        if job.channels_last:
-            grad = as_channels_last(grad)
-            sent = grad.new_empty(ctx.shape[0], *ctx.shape[2:], ctx.shape[1]).movedim(-1, 1)
-        else:
-            grad, sent = grad.contiguous(), grad.new_empty(ctx.shape)
+        grad = as_channels_last(grad) if job.channels_last else grad.contiguous()
+        sent = _room(ctx.shape, grad, channels_last=bool(job.channels_last))
         job.grad, job.grad_x = grad.data_ptr(), sent.data_ptr()
         job.chosen = None if chosen is None else chosen.data_ptr()
         job.places = None if places is None else places.data_ptr()
@@ -590,19 +593,18 @@ def _sizes(shape: tuple[int, ...], channels_last: bool, steps: Steps, groups: in
     return job
 
 
-def _room_to_choose(job: _Job, steps: Steps) -> Tensor:
-    """Room for the flat index of every pixel that is chosen, (N, groups, *out)."""
-    return torch.empty((job.images, job.groups, *steps.out), dtype=torch.int32)
-
-
 def _empty(x: Tensor, out: tuple[int, ...]) -> Tensor:
     """Room for (N, C, *out), in the layout of x."""
-    shape = (*x.shape[:2], *out)
-    if not is_channels_last(x):
-        return torch.empty(shape, dtype=x.dtype, device=x.device)
-    if len(out) == 2:
-        return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
-    return x.new_empty(len(x), *out, x.shape[1]).movedim(-1, 1)
+    return _room((*x.shape[:2], *out), x, channels_last=is_channels_last(x))
+
+
+def _room(shape: tuple[int, ...], like: Tensor, *, channels_last: bool) -> Tensor:
+    """Room for a map of `shape`, of the type and on the device of another."""
+    if not channels_last:
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+    if len(shape) == 4:
+        return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
+    return like.new_empty(shape[0], *shape[2:], shape[1]).movedim(-1, 1)
 
 
 @lru_cache(maxsize=64)
