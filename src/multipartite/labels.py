@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from multipartite.errors import InputError
 __all__ = ["IGNORE", "Labels", "current_labels", "read_labels", "supervise", "to_resolution"]
 
 IGNORE = -100  # as in torch's losses: a row with this index counts nowhere
+_FEW = 1024  # labels up to which Python sooner tells their range than torch, whose operation is not at hand in a cache
 
 
 class _Given(NamedTuple):
@@ -90,14 +90,15 @@ def read_labels(
         return None
     key = (num_classes, device, tuple(spatial) if given.labels.ndim > 1 else len(spatial))
     if key not in given.read:
-        labels = given.labels if device is None else given.labels.to(device)
+        labels = given.labels if device in (None, given.labels.device) else given.labels.to(device)
         given.read[key] = Labels.of(labels, num_classes, spatial, ignore_index=given.ignore_index)
     return given.read[key]
 
 
 def _as_tensor(labels: Any) -> Tensor:
     try:
-        return (labels if isinstance(labels, Tensor) else as_tensor(labels)).detach()
+        tensor = labels if isinstance(labels, Tensor) else as_tensor(labels)
+        return tensor.detach() if tensor.requires_grad else tensor
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"labels must be a tensor, an array or a list of numbers: {error}") from error
 
@@ -160,7 +161,7 @@ class Labels:
                 f"labels must be (N,) class indices or (N, {num_classes}) weights{pixels}, "
                 f"got {str(y.dtype).removeprefix('torch.')} of shape {tuple(y.shape)}"
             )
-        y = y.long()  # eight bits cannot hold every class or ignored index
+        y = y if y.dtype == torch.int64 else y.long()  # eight bits cannot hold every class or ignored index
         y = to_resolution(y, spatial).flatten(1) if a_pixel else y
         if weight is None and y.device.type == "cpu" and y.numel() and _all_below(y, num_classes):
             return cls(y, None, None, num_classes)  # as most are: every row counts once
@@ -249,8 +250,9 @@ def to_resolution(labels: Tensor, spatial: torch.Size | tuple[int, ...]) -> Tens
 
 def _all_below(y: Tensor, bound: int) -> bool:
     """Whether whole numbers on a CPU all lie in [0, bound)."""
-    if type(y) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(y):
-        return bool(y.numpy().view(np.uint64).max() < bound)  # a negative one is large; sooner told than by torch
+    if y.ndim == 1 and len(y) <= _FEW:
+        numbers = y.tolist()
+        return bool(min(numbers) >= 0 and max(numbers) < bound)
     lowest, highest = torch.aminmax(y)
     return int(lowest) >= 0 and int(highest) < bound
 

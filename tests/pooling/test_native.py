@@ -420,6 +420,120 @@ def test_a_layer_that_is_ready_leaves_strange_numbers_and_gradients_to_the_other
     assert torch.func.vmap(pool)(x[:, None]).shape == (3, 1, 12, 5, 4)
 
 
+def trained(pool, x, labels, used, seed=6):
+    """Output and gradient of a training step, with the kernel or without."""
+    x = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+    pool.generator = torch.Generator().manual_seed(seed)
+    with native.use(used), mp.supervise(labels):
+        y = pool.train()(x)
+    slope = torch.arange(y.numel(), dtype=y.dtype).reshape(y.shape).cos()
+    return y.detach(), torch.autograd.grad((y * slope).sum(), x)[0]
+
+
+def assert_train_alike(pool, twin, x, labels, steps=3):
+    for _ in range(steps):
+        for one, two in zip(trained(pool, x, labels, True), trained(twin, x, labels, False), strict=True):
+            assert_close(one, two, atol=1e-5, rtol=1e-5, check_stride=False, equal_nan=True)
+    for (name, one), two in zip(pool.named_buffers(), twin.buffers(), strict=True):
+        assert_close(one, two, atol=1e-5 * max(1.0, float(two.abs().max())), rtol=0, msg=name)
+    assert pool.steps == twin.steps
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"assignment": "hard", "gather": None},
+        {"assignment": "lines", "focus": 0.5, "gather": "max"},
+        {"assignment": "lines", "focus": 0.0},
+        {"criterion": "energy"},
+        {"criterion": "ttest"},
+        {"temperature": math.inf},
+    ],
+    ids=str,
+)
+def test_a_layer_that_is_ready_trains_as_it_did(options, last):
+    pool = mp.MultipartitePool2d(2, num_classes=3, learn_every=2, refit_every=3, **options)
+    twin, x, labels = copy.deepcopy(pool), maps(2, last=last, seed=1).relu(), torch.tensor([0, 1, 2])
+    assert_train_alike(pool, twin, x, labels, steps=7)
+    assert_train_alike(pool, twin, x[:2], labels[:2])
+    assert_train_alike(pool, twin, x, labels)
+
+
+def test_a_layer_that_trains_is_ready_anew_when_it_has_changed():
+    pool = mp.MultipartitePool2d(2, num_classes=3, focus=0.7, learn_every=1, refit_every=2)
+    twin, x, labels = copy.deepcopy(pool), maps(2, last=True, seed=1).relu(), torch.tensor([0, 1, 2])
+    assert_train_alike(pool, twin, x, labels)
+    strange = x.clone()
+    strange[0, 0, 0, 0] = math.nan
+    changes = [
+        lambda layer: setattr(layer, "temperature", 0.5),
+        lambda layer: setattr(layer, "assignment", "lines"),
+        lambda layer: setattr(layer, "focus", 0.0),  # no score is looked at: nothing is learned
+        lambda layer: setattr(layer, "focus", 0.5),
+        lambda layer: setattr(layer, "gather", "max"),
+        lambda layer: layer.factor.mul_(torch.arange(1.0, 13.0)[:, None]),
+        lambda layer: layer.eval()(x),
+        lambda layer: layer.reset(),
+    ]
+    for change in changes:
+        for layer in (pool, twin):
+            change(layer)
+        assert_train_alike(pool, twin, x, labels)
+    for layer, used in ((pool, True), (twin, False)):
+        with pytest.warns(mp.errors.MultipartiteWarning, match="refused a batch"):
+            trained(layer, strange, labels, used)
+        assert layer.refused == 1
+    assert_train_alike(pool, twin, x, labels)
+
+
+def test_a_layer_that_is_ready_sees_that_nothing_tells_the_classes_apart_any_more():
+    pool = mp.MultipartitePool2d(2, num_classes=3, momentum=1 - 1e-12, learn_every=1, refit_every=1)
+    twin, x, labels = copy.deepcopy(pool), maps(2, last=True, seed=1).relu(), torch.tensor([0, 1, 2])
+    assert_train_alike(pool, twin, x, labels)
+    assert pool.informed
+    assert_train_alike(pool, twin, x[:1].expand(3, -1, -1, -1).clone(memory_format=torch.channels_last), labels)
+    assert not pool.informed
+
+
+def test_a_second_training_step_decides_nothing_anew(monkeypatch):
+    pool, x, labels = taught_layer(), maps(2, last=True, seed=1).relu(), torch.tensor([0, 1, 2])
+    expected = trained(pool, x, labels, True)
+    monkeypatch.setattr("multipartite.pooling.multipartite._pool", None)
+    for one, two in zip(trained(pool, x, labels, True), expected, strict=True):
+        assert_close(one, two)
+
+
+def test_two_maps_may_be_pooled_before_either_sends_its_gradient_back():
+    pool, labels = taught_layer(), torch.tensor([0, 1, 2])
+    xs = [maps(2, last=True, seed=seed).relu().requires_grad_() for seed in (1, 2)]
+    with mp.supervise(labels):
+        one, two = (pool.train()(x) for x in xs)
+    apart = [torch.autograd.grad(y.sum(), x, retain_graph=True)[0] for y, x in zip((one, two), xs, strict=True)]
+    together = torch.autograd.grad(one.sum() + two.sum(), xs)
+    for each, expected in zip(together, apart, strict=True):
+        assert_close(each, expected)
+        assert each.sum() > 0
+
+
+@pytest.mark.parametrize("grad_last", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("how", [None, "max", "blur"])
+def test_a_gradient_may_come_in_either_layout(how, last, grad_last):
+    x = maps(2, last=last).requires_grad_()
+    slope = maps(2, last=grad_last, seed=3)[..., :5, :4].contiguous(
+        memory_format=torch.channels_last if grad_last else torch.contiguous_format
+    )
+    sent = []
+    for used in (True, False):
+        with native.use(used):
+            options = {"gather": how, "training": True, "generator": torch.Generator().manual_seed(6)}
+            y = mp.functional.multipartite_pool(x, None, 2, **options)
+            sent.append(torch.autograd.grad(y, x, slope)[0])
+    assert_close(*sent, atol=1e-5, rtol=1e-5, check_stride=False)
+
+
 def test_being_ready_is_neither_copied_nor_saved():
     pool, x = taught_layer(), maps(2, last=True, seed=1).relu()
     before = set(pool.state_dict())

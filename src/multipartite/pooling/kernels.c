@@ -56,7 +56,7 @@ typedef struct {
     i64 images, channels, groups;
     i64 size[3], gathered[3], out[3]; /* of the map, of the map that is scored, of the output */
     window look, cells;               /* around every pixel at stride one; in which one pixel stays */
-    i64 gathers, smooths, channels_last, scoring, choice, rank, threads;
+    i64 gathers, smooths, channels_last, grad_last, scoring, choice, rank, threads;
     i64 whole[3];      /* axes that keep all their lines */
     double power;      /* 1 / temperature */
     const float *x;    /* images */
@@ -68,7 +68,7 @@ typedef struct {
     int32_t *chosen;         /* [images, groups, out]; given where pixels are MARKED */
     uint8_t *places;         /* [images, out, channels]: in which place of its window a maximum was; where all maxima have a
                                 gradient the `winners` of every image */
-    const float *grad;       /* as values */
+    const float *grad;       /* as values, channels last or not */
     float *grad_x;           /* as x */
 } job;
 
@@ -197,6 +197,12 @@ static int is_strange(const float *x, i64 n) {
     float rest = total((sum[0] + sum[1]) + (sum[2] + sum[3]));
     for (; i < n; i++) rest += x[i] * 0.0f;
     return !(rest == 0.0f);
+}
+
+/* Have n numbers brought into the cache that will be written soon: while one write waits for memory, all after it do. Too
+ * many are more than the processor can ask for at a time. */
+static void ask_for(const float *to, i64 n) {
+    for (i64 i = 0; i < n && n <= 4096; i += LINE / (i64)sizeof(float)) __builtin_prefetch(to + i, 1);
 }
 
 /* Gather */
@@ -1068,6 +1074,7 @@ static int pool_image(const job *j, const fold *f, desk *t, i64 image) {
         gather(j, x, map, t->spare, is_dense(j) && j->places ? j->places + image * winners_size(j) : 0);
         y = map;
     }
+    ask_for(values, o * C);
     const float *scores = t->scores;
     float scale = 1;
     if (j->scoring == GIVEN)
@@ -1232,6 +1239,7 @@ static void send_back_dense(const job *j, desk *t, i64 image, const float *grad,
                     send_row(j, &s, map, ready, row);
             }
             i64 at = z * n[1] + r;
+            if (at + 1 < n[0] * n[1]) ask_for(to + (at + 1) * n[2] * C, n[2] * C);
             credit_across(j, 1, s.wide, rows, r, s.row, bits_at(&w, 1, z * m[1]), w.gap[1], w.bytes, s.softened);
             credit_along(j, s.softened, bits_at(&w, 2, at), w.gap[2], s.line, to + at * n[2] * C);
         }
@@ -1245,10 +1253,11 @@ static void send_back(const job *j, desk *t, i64 image) {
     const window *w = &j->look;
     const float *grad = j->grad + image * o * C;
     float *to = j->grad_x + image * n * C;
-    if (!j->channels_last) {
+    if (!j->grad_last) {
         turn(grad, t->values, C, o);
-        grad = t->values, to = t->turned;
+        grad = t->values;
     }
+    if (!j->channels_last) to = t->turned;
     i64 K = places_of(w), few = K <= 4; /* so that it pays to write a vector to every place of a window */
     for (int a = 0; a < 3; a++) few = few && !w->padding[a] && map[a] + (w->kernel[a] - 1) * w->dilation[a] <= size[a];
     i64 steps[256] = {0}; /* how far a place is from the first, in numbers */

@@ -419,7 +419,6 @@ class SupervisedLayer(Pool):
         Every `learn_every`-th is learned from, and every one with a refit. It depends on the number of the batch alone,
         so a resumed run learns from the same ones.
         """
-
         if self.fitting:
             return 1
         if not self._counts(self.steps):

@@ -148,10 +148,9 @@ def _pool(
     training: bool,
     generator: torch.Generator | None,
     at_once: bool = True,
-    by_kernel: bool = True,
 ) -> Any:
     """Gather and choose, for a batch (N, C, *spatial); `focus` is asked for after `learn`, which may teach it."""
-    if by_kernel and _by_kernel(x, window, how, choice, return_indices):
+    if _by_kernel(x, window, how, choice, return_indices):
         steps = native.steps_of(window, how, tuple(x.shape[2:]))
         folded = None if choice.blind else learn(_seen(x, window, how))
         pooled = native.pool(
@@ -374,7 +373,7 @@ class _MultipartitePool(SupervisedLayer):
     def pool(self, x: Tensor) -> Any:
         """Pool x; in training, learn from the labels of :func:`multipartite.supervise` first."""
         settled = not (self.fitting or torch.compiler.is_compiling())
-        learn, by_kernel = self._learned, True
+        learn = self._learned
         if settled and (ready := _READY.get(self)) is not None and ready.serves(self) and ready.pooling.takes(x):
             if self.training and self.learns and not self.choice.blind:
                 self.observe(_seen(x, self.window, self.gather))
@@ -383,7 +382,6 @@ class _MultipartitePool(SupervisedLayer):
                 pooled = ready.pooling(x, self.generator)
                 if pooled is not None:
                     return pooled
-                by_kernel = False
         x, batched = self.window.as_batch(x)
         self._check_channels(x.shape[1])
         pooled = _pool(
@@ -398,7 +396,6 @@ class _MultipartitePool(SupervisedLayer):
             self.training,
             self.generator,
             at_once=self.training or self.fitting,
-            by_kernel=by_kernel,
         )
         if settled and batched:
             self._prepare(x)

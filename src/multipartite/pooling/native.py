@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from multipartite.criteria import Information, Quadratic
-from multipartite.instance_ranking import Fold, as_channels_last, is_channels_last, score_map
+from multipartite.instance_ranking import Fold, is_channels_last, score_map
 from multipartite.pooling.choose import Choice, uniform, uniform_like
 from multipartite.pooling.smooth import GATHERED_WIDTH, smooth
 from multipartite.pooling.window import Window
@@ -67,7 +67,7 @@ class _Job(ctypes.Structure):
         *((name, _Triple) for name in ("size", "gathered", "out")),
         ("look", _Window),
         ("cells", _Window),
-        *((name, ctypes.c_int64) for name in ("gathers", "smooths", "channels_last")),
+        *((name, ctypes.c_int64) for name in ("gathers", "smooths", "channels_last", "grad_last")),
         *((name, ctypes.c_int64) for name in ("scoring", "choice", "rank", "threads")),
         ("whole", _Triple),
         ("power", ctypes.c_double),
@@ -327,6 +327,7 @@ class Ready:
         self.job, self.kept = _job(x, steps, groups), list[Tensor]()
         _score_by(fold, x.detach(), self.job, choice, steps, self.kept)
         self.picks = _choose_by(choice, focus, self.job, steps, self.kept, training=training)
+        self.places = _places_of(x, self.job, steps) if self.picks and steps.gathers else None
         read = () if fold is None or choice.blind else (fold.factor, fold.offset, fold.log_prior, focus)
         # scores that torch makes are those of one map, and what had to be copied would not change with a refit
         self.lasts = self.job.scoring != _GIVEN and all(
@@ -357,7 +358,7 @@ class Ready:
             job.uniform[0] = _kept(uniform((*before, *steps.out), x, generator), kept)
         # room for the flat index of every pixel that is chosen
         chosen = torch.empty((*before, *steps.out), dtype=torch.int32) if self.picks else None
-        return _pooled(x, job, steps, _POOL, chosen=chosen, places=self.picks and steps.gathers)
+        return _pooled(x, job, steps, _POOL, chosen=chosen, places=self.places)
 
 
 def _score_by(fold: Fold | None, x: Tensor, job: _Job, choice: Choice, steps: Steps, kept: list[Tensor]) -> None:
@@ -390,7 +391,7 @@ def gathered(x: Tensor, window: Window, how: str, size: tuple[int, ...]) -> Tens
     steps = Steps(window, how, window, size, size, ())
     job = _job(x, steps, 1)
     job.choice = _WHOLE
-    return _pooled(x, job, steps, _POOL, places=True)
+    return _pooled(x, job, steps, _POOL, places=_places_of(x, job, steps))
 
 
 def max_at(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> Tensor | None:
@@ -408,7 +409,7 @@ def max_at(x: Tensor, window: Window, chosen: Tensor, size: tuple[int, ...]) -> 
     steps = Steps(window, "max", window.cells, size, tuple(chosen.shape[2:]), ())
     job = _job(x, steps, chosen.shape[1])
     job.choice = _MARKED
-    return _pooled(x, job, steps, _POOL, chosen=chosen.int().contiguous(), places=True)
+    return _pooled(x, job, steps, _POOL, chosen=chosen.int().contiguous(), places=_places_of(x, job, steps))
 
 
 def pool_channels(
@@ -418,10 +419,10 @@ def pool_channels(
     steps = Steps(window, "max", window, tuple(x.shape[2:]), out, ())
     job, kept = _job(x, steps, 1), [x]
     if training:
-        numbers = uniform_like(_empty(x, out), generator)
+        numbers = uniform_like(_room((*x.shape[:2], *out), x, channels_last=is_channels_last(x)), generator)
         kept.append(numbers)
         job.uniform[0] = numbers.data_ptr()
-    return _pooled(x, job, steps, _CHANNELS, places=training)
+    return _pooled(x, job, steps, _CHANNELS, places=_places_of(x, job, steps) if training else None)
 
 
 def learn(x: Tensor, steps: Steps, labels: Tensor, places: slice, kept: float, to: ClassStatistics) -> bool:
@@ -458,24 +459,33 @@ def learn(x: Tensor, steps: Steps, labels: Tensor, places: slice, kept: float, t
     return bool(library.multipartite_learn(ctypes.byref(lesson)))
 
 
+def _places_of(x: Tensor, job: _Job, steps: Steps) -> tuple[int, ...]:
+    """Shape of what tells where numbers came from; see :class:`Picks`."""
+    if steps.smooths or job.choice == _WHOLE:  # all maxima have a gradient, and not the chosen ones alone
+        return (len(x), sum(map(math.prod, steps.winners(tuple(x.shape[2:])))) * _row_bytes(steps, x.shape[1]))
+    return (len(x), *steps.out, x.shape[1])
+
+
 def _pooled(
-    x: Tensor, job: _Job, steps: Steps, what: int, *, chosen: Tensor | None = None, places: bool = False
+    x: Tensor,
+    job: _Job,
+    steps: Steps,
+    what: int,
+    *,
+    chosen: Tensor | None = None,
+    places: tuple[int, ...] | None = None,
 ) -> Tensor | None:
-    """Run the kernel, and tie its picks to x where a gradient will be asked for."""
-    picks = Picks(job, _empty(x, steps.out), chosen)
-    job.values = picks.values.data_ptr()
+    """Run the kernel, and tie its picks to x where a gradient will be asked for; `places` is then the shape of them."""
     followed = x.requires_grad and torch.is_grad_enabled()
-    if followed and chosen is None and not places:
+    if followed and chosen is None and places is None:
         return None  # a mean of pixels, whose gradient torch's operations know
+    picks = Picks(job, _room((*x.shape[:2], *steps.out), x, channels_last=bool(job.channels_last)), chosen)
+    job.x, job.values = x.data_ptr(), picks.values.data_ptr()
     if chosen is not None:
         job.chosen = chosen.data_ptr()
-    if places and followed:
-        size = (*steps.out, x.shape[1])
-        if steps.smooths or job.choice == _WHOLE:  # all maxima have a gradient, and not the chosen ones alone
-            size = (sum(map(math.prod, steps.winners(tuple(x.shape[2:])))) * _row_bytes(steps, x.shape[1]),)
-        picks.places = torch.empty((len(x), *size), dtype=torch.uint8)
+    if places is not None and followed:
+        picks.places = torch.empty(places, dtype=torch.uint8)
         job.places = picks.places.data_ptr()
-    job.x = x.data_ptr()
     if not _run(job, what):
         return None
     return _Picked.apply(x, picks, steps) if followed else picks.values  # type: ignore[no-untyped-call]
@@ -503,7 +513,8 @@ class _Picked(torch.autograd.Function):
         if torch.is_grad_enabled():  # torch's operations know the gradient of this gradient too
             return _sent_back(grad, chosen, places, ctx.shape, ctx.steps), None, None
         job = _Job.from_buffer_copy(ctx.job)
-        grad = as_channels_last(grad) if job.channels_last else grad.contiguous()
+        job.grad_last = is_channels_last(grad)
+        grad = grad if job.grad_last else grad.contiguous()
         sent = _room(ctx.shape, grad, channels_last=bool(job.channels_last))
         job.grad, job.grad_x = grad.data_ptr(), sent.data_ptr()
         job.chosen = None if chosen is None else chosen.data_ptr()
@@ -591,11 +602,6 @@ def _sizes(shape: tuple[int, ...], channels_last: bool, steps: Steps, groups: in
     job.gathers, job.smooths, job.channels_last = steps.gathers, steps.smooths, channels_last
     job.whole = triple((0,) * len(steps.out), 1)
     return job
-
-
-def _empty(x: Tensor, out: tuple[int, ...]) -> Tensor:
-    """Room for (N, C, *out), in the layout of x."""
-    return _room((*x.shape[:2], *out), x, channels_last=is_channels_last(x))
 
 
 def _room(shape: tuple[int, ...], like: Tensor, *, channels_last: bool) -> Tensor:
