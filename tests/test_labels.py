@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import multipartite as mp
 from multipartite.errors import InputError
-from multipartite.labels import Labels
+from multipartite.labels import Labels, plain_labels
 from windows import LAYERS
 
 SOFT = torch.tensor([[0.5, 0.5, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.25, 0.25, 0.5]], dtype=torch.float64)
@@ -137,3 +137,23 @@ def test_another_index_may_be_ignored():
         layer = mp.MultipartitePool1d(1, num_classes=2, gather=None, assignment="hard")
         layer(torch.ones(2, 3, 2))
     assert layer.statistics.count.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("count", [3, 3000])
+def test_the_index_of_a_class_may_be_ignored(count):
+    """As the background of a segmentation is."""
+    labels = Labels.of(torch.tensor([0, 1, 2]).repeat(count // 3), 3, ignore_index=0)
+    assert labels.weight.tolist() == [0, 1, 1] * (count // 3)
+
+
+def test_only_labels_of_which_nothing_else_is_to_be_known_are_plain():
+    def plain(y, **options):
+        with mp.supervise(y, **options):
+            return plain_labels(3)
+
+    assert plain_labels(3) is None
+    assert plain([0, 1, 2, 2]) == plain(torch.tensor([0, 1, 2, 2])) == 4
+    assert plain(torch.arange(3000) % 3) == 3000
+    others = ([0, 3], [0, -1], [0, -100], [[0, 1], [1, 0]], torch.eye(3), torch.tensor([0, 1], dtype=torch.int32), [])
+    assert [plain(y) for y in others] == [None] * len(others)
+    assert plain([0, 1], ignore_index=1) is None

@@ -18,7 +18,7 @@ from torch import Tensor
 from multipartite._validation import as_tensor
 from multipartite.errors import InputError
 
-__all__ = ["IGNORE", "Labels", "current_labels", "read_labels", "supervise", "to_resolution"]
+__all__ = ["IGNORE", "Labels", "current_labels", "plain_labels", "read_labels", "supervise", "to_resolution"]
 
 IGNORE = -100  # as in torch's losses: a row with this index counts nowhere
 _FEW = 1024  # labels up to which Python sooner tells their range than torch, whose operation is not at hand in a cache
@@ -29,7 +29,7 @@ class _Given(NamedTuple):
 
     labels: Tensor
     ignore_index: int
-    read: dict[Any, Labels]
+    read: dict[Any, Any]
 
 
 _GIVEN: ContextVar[_Given | None] = ContextVar("multipartite_labels", default=None)
@@ -92,7 +92,28 @@ def read_labels(
     if key not in given.read:
         labels = given.labels if device in (None, given.labels.device) else given.labels.to(device)
         given.read[key] = Labels.of(labels, num_classes, spatial, ignore_index=given.ignore_index)
-    return given.read[key]
+    labels_read: Labels = given.read[key]
+    return labels_read
+
+
+def plain_labels(num_classes: int) -> int | None:
+    """How many labels the innermost :func:`supervise` has, where they are just legal class indices on a CPU; or None.
+
+    Examples
+    --------
+    >>> with supervise([3, 1]):
+    ...     plain_labels(4), plain_labels(3)
+    (2, None)
+    """
+    given = _GIVEN.get()
+    if given is None:
+        return None
+    if num_classes not in given.read:
+        y = given.labels
+        plain = y.dtype == torch.int64 and y.ndim == 1 and _all_count(y, num_classes, given.ignore_index)
+        given.read[num_classes] = len(y) if plain else None
+    found: int | None = given.read[num_classes]
+    return found
 
 
 def _as_tensor(labels: Any) -> Tensor:
@@ -163,7 +184,7 @@ class Labels:
             )
         y = y if y.dtype == torch.int64 else y.long()  # eight bits cannot hold every class or ignored index
         y = to_resolution(y, spatial).flatten(1) if a_pixel else y
-        if weight is None and y.device.type == "cpu" and y.numel() and _all_below(y, num_classes):
+        if weight is None and _all_count(y, num_classes, ignore_index):
             return cls(y, None, None, num_classes)  # as most are: every row counts once
         kept = y != ignore_index
         legal = ~kept | ((y >= 0) & (y < num_classes))
@@ -248,13 +269,15 @@ def to_resolution(labels: Tensor, spatial: torch.Size | tuple[int, ...]) -> Tens
     return labels
 
 
-def _all_below(y: Tensor, bound: int) -> bool:
-    """Whether whole numbers on a CPU all lie in [0, bound)."""
+def _all_count(y: Tensor, num_classes: int, ignore_index: int) -> bool:
+    """Whether class indices are sure to be legal and none of them ignored, as a look on a CPU tells."""
+    if not y.is_cpu or not y.numel() or 0 <= ignore_index < num_classes:
+        return False
     if y.ndim == 1 and len(y) <= _FEW:
         numbers = y.tolist()
-        return bool(min(numbers) >= 0 and max(numbers) < bound)
+        return bool(min(numbers) >= 0 and max(numbers) < num_classes)
     lowest, highest = torch.aminmax(y)
-    return int(lowest) >= 0 and int(highest) < bound
+    return int(lowest) >= 0 and int(highest) < num_classes
 
 
 def _require(legal: Tensor, values: Tensor, message: str) -> None:

@@ -12,6 +12,7 @@ import multipartite as mp
 import reference
 from multipartite.errors import InputError
 from multipartite.functional import fractional_pool
+from multipartite.pooling import native
 from windows import MAX_POOL, activations, bounded, problems
 
 
@@ -45,6 +46,29 @@ def test_it_is_torchs_own():
     samples = torch.rand(2, 3, 2, generator=generator(), dtype=x.dtype)
     expected = F.fractional_max_pool2d(x, 3, (5, 4), _random_samples=samples.flip(-1))
     assert torch.equal(fractional_pool(x, 3, 2, training=True, generator=generator()), expected)
+
+
+@pytest.mark.skipif(not native.available(), reason="no kernel was compiled")
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("size", "padding"), [((40,), 0), ((11, 10), 0), ((11, 10), 1), ((9, 8, 7), 0)])
+def test_the_kernel_does_what_torch_does(size, padding, last, monkeypatch):
+    def pooled():
+        x = activations(2, 12, *size).float()
+        x = (x.movedim(1, -1).contiguous().movedim(-1, 1) if last else x).requires_grad_()
+        out = fractional_pool(x, 3, 2, padding, training=True, generator=generator())
+        (slope,) = torch.autograd.grad(out, x, torch.rand(out.shape, generator=generator(1)))
+        return out.detach(), slope
+
+    asked = []
+    monkeypatch.setattr(native, "max_at", lambda *a, at=native.max_at: asked.append(at(*a)) or asked[-1])
+    ours = pooled()
+    assert len(asked) == 1
+    assert (asked[0] is None) == bool(padding)  # which is minus infinity
+    with native.use(False):
+        theirs = pooled()
+    assert torch.equal(ours[0], theirs[0])
+    torch.testing.assert_close(ours[1], theirs[1])
+    assert ours[0].is_contiguous() == theirs[0].is_contiguous()
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

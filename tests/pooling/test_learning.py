@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 import multipartite as mp
 import reference
+from multipartite.errors import InputError
 from multipartite.projection import supervised_projection
 from multipartite.statistics import ClassStatistics
 from windows import labelled, printed2d, same, snapshot, taught
@@ -196,6 +197,51 @@ def test_a_layer_that_is_resumed_passes_over_the_same_batches():
     second.load_state_dict(first.state_dict())
     train(second, range(4, 9))
     assert same(snapshot(second), snapshot(whole))
+
+
+@pytest.mark.parametrize("batched", ["index", "one-hot", "a pixel"])
+def test_a_batch_that_is_passed_over_counts_however_its_labels_come(batched):
+    """Class indices go a short way, others a long one."""
+    layer, plain = layer_of(learn_every=3, refit_every=4), layer_of(learn_every=3, refit_every=4)
+    for step in range(7):
+        x, labels = labelled(seed=step)
+        given = {
+            "index": labels,
+            "one-hot": torch.nn.functional.one_hot(labels, 3),
+            "a pixel": labels[:, None, None].expand(-1, *x.shape[2:]),
+        }[batched]
+        with mp.supervise(labels):
+            plain(x)
+        with mp.supervise(given):
+            layer(x)
+        assert layer.updates == layer.steps == plain.updates == plain.steps == step + 1
+    assert_statistics(layer, plain.statistics)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda labels: labels[:-1], "labels must be as many as images"),
+        (lambda labels: labels + 1, r"labels must lie in \[0, 3\)"),
+    ],
+)
+def test_wrong_labels_are_refused_in_a_batch_that_is_passed_over(given, message):
+    layer = layer_of(learn_every=5)
+    x, labels = labelled()
+    with mp.supervise(labels):
+        layer(x)
+    with mp.supervise(given(labels)), pytest.raises(InputError, match=message):
+        layer(x)
+    assert layer.updates == layer.steps == 1
+
+
+def test_a_batch_of_which_all_is_ignored_does_not_count():
+    layer = layer_of(learn_every=5)
+    x, labels = labelled()
+    for given in (labels, torch.full_like(labels, -100), labels):
+        with mp.supervise(given):
+            layer(x)
+    assert layer.updates == layer.steps == 2
 
 
 def test_a_fit_learns_from_every_batch():

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from multipartite.errors import InputError
 from multipartite.instance_ranking import as_channels_last, is_channels_last
+from multipartite.pooling import native
 from multipartite.pooling.choose import uniform
 from multipartite.pooling.window import Pool, Size, Window
 from multipartite.statistics import full_precision
@@ -71,7 +72,9 @@ def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator 
     if training:
         samples = uniform((*x.shape[:2], window.dims), x, generator)
         with full_precision(x):
-            pooled = _at_drawn(a, window.kernel_size, out, samples)
+            pooled = _by_kernel(a, window.kernel_size, out, samples)
+            if pooled is None:
+                pooled = _at_drawn(a, window.kernel_size, out, samples)
         pooled = as_channels_last(pooled) if is_channels_last(x) else pooled
     else:
         pooled = a.movedim(1, -1) if is_channels_last(a) else a
@@ -80,6 +83,26 @@ def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator 
             pooled = _at_fixed(pooled, axis, k, m)
         pooled = pooled.movedim(-1, 1) if first == 1 else pooled
     return pooled if batched else pooled[0]
+
+
+def _by_kernel(a: Tensor, kernel: tuple[int, ...], out: tuple[int, ...], samples: Tensor) -> Tensor | None:
+    """Maxima of the regions that `samples` (N, C, dims) place, by the compiled kernel; None where torch is to do it."""
+    window = Window.of(kernel, 1, dims=len(kernel))
+    if not native.handles(a, window):
+        return None
+    chosen, size = torch.zeros((), dtype=torch.int32), window.out_size(a.shape[2:])
+    for axis, (n, m) in enumerate(zip(size, out, strict=True)):
+        chosen = chosen[..., None] * n + _drawn(samples[..., axis], n - 1, m).int().reshape(
+            *samples.shape[:2], *[1] * axis, m
+        )
+    return native.max_at(a, window, chosen, size)
+
+
+def _drawn(u: Tensor, room: int, m: int) -> Tensor:
+    """Where m regions begin along an axis, for numbers u (N, C): (N, C, m)."""
+    i, u = torch.arange(m, device=u.device), u[..., None]
+    alpha = room / max(m - 1, 1)
+    return torch.where(i == m - 1, room, ((i + u) * alpha).floor() - (u * alpha).floor())
 
 
 def _at_drawn(a: Tensor, kernel: tuple[int, ...], out: tuple[int, ...], samples: Tensor) -> Tensor:
@@ -94,9 +117,7 @@ def _at_drawn(a: Tensor, kernel: tuple[int, ...], out: tuple[int, ...], samples:
         volume: Tensor = F.fractional_max_pool3d(a, kernel, out, _random_samples=samples)
         return volume
     for axis, (k, m) in enumerate(zip(kernel, out, strict=True)):  # torch refuses an axis without a choice
-        room, u, i = a.shape[2 + axis] - k, samples[..., axis, None], torch.arange(m, device=a.device)
-        alpha = room / max(m - 1, 1)
-        start = torch.where(i == m - 1, room, ((i + u) * alpha).floor() - (u * alpha).floor()).long()
+        start = _drawn(samples[..., axis], a.shape[2 + axis] - k, m).long()
         start = start.reshape(*start.shape[:2], *[1] * axis, m, *[1] * (2 - axis))
         shape = (*a.shape[: 2 + axis], m, *a.shape[3 + axis :])
         a = torch.stack([a.gather(2 + axis, (start + step).expand(shape)) for step in range(k)]).amax(0)

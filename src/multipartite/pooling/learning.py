@@ -25,7 +25,7 @@ from typing_extensions import Self
 from multipartite.criteria import Energy, Quadratic, row_form
 from multipartite.errors import InputError, unknown, warn
 from multipartite.instance_ranking import Fold, fold_by, is_exporting, leading
-from multipartite.labels import Labels, current_labels, read_labels
+from multipartite.labels import Labels, current_labels, plain_labels, read_labels
 from multipartite.pooling import native
 from multipartite.pooling.gather import gather
 from multipartite.pooling.sharing import GroupHandle, Pending
@@ -38,6 +38,7 @@ __all__ = ["Seen", "SupervisedLayer"]
 _HANDLES = itertools.count()
 _LAYERS: weakref.WeakValueDictionary[int, SupervisedLayer] = weakref.WeakValueDictionary()
 _PENDING = ("count", "mean", "scatter")
+_DISTRIBUTED = dist.is_available()
 
 
 @dataclass
@@ -349,6 +350,8 @@ class SupervisedLayer(Pool):
     def observe(self, activations: Tensor | Seen) -> None:
         """Learn from a batch of activations (N, C, *spatial), or what is seen of them, if there are labels for it."""
         seen = Seen(activations) if isinstance(activations, Tensor) else activations
+        if self._passes_over(len(seen.x)):
+            return
         new = self.num_channels is None
         if new:
             self.allocate(seen.x.shape[1], seen.x.device)
@@ -365,6 +368,22 @@ class SupervisedLayer(Pool):
             if new:
                 self.deallocate()  # what cannot be used does not decide the channels either
             raise
+
+    def _passes_over(self, images: int) -> bool:
+        """Count a batch that is not learned from, where nothing else is to be done about it; whether that was so.
+
+        Four batches of five are of this kind: what :meth:`_learn` does with them, by a short way.
+        """
+        if torch.compiler.is_compiling() or self.fitting or self.pending is not None or self._counts(self.steps):
+            return False
+        if self.statistics is None or self.updates is None or self._shared() or torch._C._current_graph_task_id() != -1:
+            return False
+        assert self.num_classes is not None
+        if plain_labels(self.num_classes) != images:
+            return False
+        self.steps += 1
+        self.updates.add_(1)
+        return True
 
     def _learn(self, seen: Seen, *buffers: Tensor | None) -> None:
         if torch._C._current_graph_task_id() != -1:
@@ -535,7 +554,7 @@ class SupervisedLayer(Pool):
         return self._group.group
 
     def _shared(self) -> bool:
-        return dist.is_available() and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
+        return _DISTRIBUTED and dist.is_initialized() and dist.get_world_size(self.process_group) > 1
 
     def _warn_if_new(self) -> None:
         if self.updates is not None and not self.updates.is_meta and int(self.updates) == 0:
