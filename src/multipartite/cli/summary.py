@@ -24,6 +24,7 @@ def summary(
     families: Annotated[
         bool, typer.Option("--families", help="One row a name: in every comparison its best setting by validation.")
     ] = False,
+    tuned: Annotated[bool, typer.Option("--tuned", help="One row a name: the setting that tune chose there.")] = False,
     poolings: Annotated[
         str | None, typer.Option(help="Rank these alone, words with commas between them; else all that are shared.")
     ] = None,
@@ -31,7 +32,7 @@ def summary(
     """Summarise comparisons: ranks of the poolings they share, what is told apart, error against cost."""
     from multipartite.experiments.report import write_summary
 
-    page, found = write_summary(folders, out, by, families=families, poolings=poolings)
+    page, found = write_summary(folders, out, by, families=families, tuned=tuned, poolings=poolings)
     for warning in found.warnings:
         say(warning)
     for sentence in (f"{found.headline}.", *found.findings):

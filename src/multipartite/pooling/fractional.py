@@ -12,6 +12,7 @@ from multipartite.errors import InputError
 from multipartite.instance_ranking import as_channels_last, is_channels_last
 from multipartite.pooling import native
 from multipartite.pooling.choose import uniform
+from multipartite.pooling.gather import gather
 from multipartite.pooling.window import Pool, Size, Window
 from multipartite.statistics import full_precision
 
@@ -72,7 +73,7 @@ def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator 
     if training:
         samples = uniform((*x.shape[:2], window.dims), x, generator)
         with full_precision(x):
-            pooled = _by_kernel(a, window.kernel_size, out, samples)
+            pooled = _of_maxima(a, window.kernel_size, out, samples)
             if pooled is None:
                 pooled = _at_drawn(a, window.kernel_size, out, samples)
         pooled = as_channels_last(pooled) if is_channels_last(x) else pooled
@@ -85,17 +86,23 @@ def _pool(x: Tensor, window: Window, training: bool, generator: torch.Generator 
     return pooled if batched else pooled[0]
 
 
-def _by_kernel(a: Tensor, kernel: tuple[int, ...], out: tuple[int, ...], samples: Tensor) -> Tensor | None:
-    """Maxima of the regions that `samples` (N, C, dims) place, by the compiled kernel; None where torch is to do it."""
+def _of_maxima(a: Tensor, kernel: tuple[int, ...], out: tuple[int, ...], samples: Tensor) -> Tensor | None:
+    """Maxima of the regions that `samples` (N, C, dims) place, out of all that the compiled kernel gathers.
+
+    It works on many channels at once, and so gathers all maxima sooner than torch finds those that are drawn. None
+    where there is no kernel for a map.
+    """
     window = Window.of(kernel, 1, dims=len(kernel))
     if not native.handles(a, window):
         return None
-    chosen, size = torch.zeros((), dtype=torch.int32), window.out_size(a.shape[2:])
-    for axis, (n, m) in enumerate(zip(size, out, strict=True)):
-        chosen = chosen[..., None] * n + _drawn(samples[..., axis], n - 1, m).int().reshape(
-            *samples.shape[:2], *[1] * axis, m
-        )
-    return native.max_at(a, window, chosen, size)
+    y, at = gather(a, window, "max"), torch.zeros((), dtype=torch.int64)
+    for axis, (n, m) in enumerate(zip(y.shape[2:], out, strict=True)):
+        start = _drawn(samples[..., axis], n - 1, m).long()
+        at = at[..., None] * n + start.reshape(*start.shape[:2], *[1] * axis, m)  # [N, C, *out so far]
+    if is_channels_last(y):
+        y, at = y.movedim(1, -1), at.movedim(1, -1)
+        return y.flatten(1, -2).gather(1, at.flatten(1, -2)).unflatten(1, out).movedim(-1, 1)
+    return y.flatten(2).gather(2, at.flatten(2)).unflatten(2, out)
 
 
 def _drawn(u: Tensor, room: int, m: int) -> Tensor:

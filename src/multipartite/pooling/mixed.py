@@ -63,7 +63,7 @@ def max_average(a: Tensor, window: Window, share: Tensor) -> Tensor:
     tensor([[[2.]]])
     """
     mean, highest = window_mean(a, window), window.highest(a)
-    return torch.lerp(mean, highest, share.expand(mean.shape))
+    return torch.lerp(mean, highest, share)
 
 
 class _MixedPool(Pool):

@@ -48,13 +48,15 @@ def _pool(x: Tensor, window: Window) -> Tensor:
     out = window.out_size(x.shape[2:])
     y = x.movedim(1, -1) if is_channels_last(x) else x
     first = 1 if y is not x else 2  # of the spatial dimensions
+    places = [slice(None)] * y.ndim
     for axis, (s, p, d, o) in enumerate(zip(window.stride, window.padding, window.dilation, out, strict=True), first):
         if p:
             start = torch.arange(o, device=x.device) * s - p
             steps = (-start).clamp_min(0).add(d - 1).div(d, rounding_mode="floor")  # through the padding
             y = y.index_select(axis, start + steps * d)
         else:
-            y = y[(slice(None),) * axis + (slice(0, (o - 1) * s + 1, s),)]
+            places[axis] = slice(0, (o - 1) * s + 1, s)
+    y = y[tuple(places)]
     y = y.movedim(-1, 1).clone() if first == 1 else y.clone()  # never a view: an in-place step after it is harmless
     return y if batched else y[0]
 

@@ -168,6 +168,32 @@ def test_of_a_family_the_best_setting_by_validation_counts(tmp_path):
     assert again.errors[0] == pytest.approx(8.8333333)
 
 
+def test_of_a_name_the_setting_that_was_tuned_counts_and_no_other(tmp_path):
+    lines, wide = "multipartite:assignment=lines,focus=0", "blur:width=5"
+    one = {"max": [5.0, 6.0, 7.0], "multipartite": [8.0, 9.0, 9.5], lines: [4.0, 5.0, 6.1], "blur": [6.0] * 3}
+    two = {"max": [5.0, 6.0, 7.0], "multipartite": [4.5, 5.0, 6.0], lines: [1.0, 1.0, 1.0], wide: [2.0] * 3}
+    folder = made(tmp_path, one, two | {"blur": [1.0] * 3})
+    (folder / "set-0" / "tuning-multipartite.json").write_text(
+        json.dumps([{"word": "multipartite:focus=0,assignment=lines"}])
+    )
+    (folder / "set-1" / "tuning-blur.json").write_text(json.dumps([{"word": wide, "error": 9.0}, {"word": "blur"}]))
+    found = summarise([folder], tuned=True)
+    assert {each.pooling: each.settings for each in found.standings} == {
+        "multipartite": (lines, "multipartite"),  # as it comes where it was not tuned
+        "blur": ("blur", wide),  # though another is better
+        "max": ("max", "max"),
+    }
+    assert f"{lines} on set-0, multipartite on set-1" in found.findings[-1]
+    with pytest.raises(InputError, match="choose one of the two"):
+        summarise([folder], tuned=True, families=True)
+    (folder / "set-1" / "tuning-blur.json").write_text(json.dumps([{"word": "blur:width=7"}]))
+    with pytest.raises(InputError, match="set-1: tune chose blur:width=7, which is not tested there"):
+        summarise([folder], tuned=True)
+    (folder / "set-1" / "tuning-blur.json").write_text("[]")
+    with pytest.raises(InputError, match=r"tuning-blur.json is not what tune writes: delete it"):
+        summarise([folder], tuned=True)
+
+
 def test_comparisons_are_found_given_or_inside_and_files_are_passed_over(tmp_path):
     made(tmp_path, FIRST, SECOND)
     (tmp_path / "README.md").write_text("words")

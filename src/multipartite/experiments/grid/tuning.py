@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import math
 import random
 import time
@@ -42,7 +43,7 @@ from multipartite.words import Word
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["PROMISING", "SPACES", "Setting", "Space", "Trial", "Tuned", "rungs", "settings", "tune"]
+__all__ = ["PROMISING", "SPACES", "Setting", "Space", "Trial", "Tuned", "chosen", "rungs", "settings", "tune"]
 
 Pick: TypeAlias = Callable[..., Any]  # (name, *values) -> one of the values
 Space: TypeAlias = Callable[[Pick, Sequence[int]], dict[str, Any]]  # (pick, channels of the places) -> options
@@ -198,6 +199,24 @@ def _valid(word: str, num_classes: int) -> bool:
     except InputError:
         return False
     return True
+
+
+def chosen(folder: Path) -> dict[str, str]:
+    """Read which settings the searches in a folder chose, by the name of the pooling.
+
+    Examples
+    --------
+    >>> chosen(Path("no/such/folder"))
+    {}
+    """
+    return {path.stem.removeprefix("tuning-"): _first_word(path) for path in sorted(folder.glob("tuning-*.json"))}
+
+
+def _first_word(path: Path) -> str:
+    try:
+        return str(json.loads(path.read_text())[0]["word"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(f"{path} is not what tune writes: delete it, and run the search again") from error
 
 
 def rungs(epochs: int) -> list[int]:

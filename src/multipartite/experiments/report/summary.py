@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from multipartite.errors import InputError, counted, unknown
+from multipartite.experiments.grid.tuning import chosen
 from multipartite.experiments.report.collection import BASELINE, Collection, collect
 from multipartite.experiments.report.estimates import difference
 from multipartite.experiments.report.figures import cost_figure, rank_figure
@@ -238,7 +239,12 @@ def find_comparisons(folders: Sequence[Path | str]) -> list[Path]:
 
 
 def summarise(
-    folders: Sequence[Path | str], part: str = "test", *, families: bool = False, poolings: str | None = None
+    folders: Sequence[Path | str],
+    part: str = "test",
+    *,
+    families: bool = False,
+    tuned: bool = False,
+    poolings: str | None = None,
 ) -> Summary:
     """Rank the poolings that all comparisons share.
 
@@ -250,6 +256,9 @@ def summarise(
         Which error ranks them; a default is chosen by validation, and judged by test.
     families : bool
         Whether poolings of one name are one row: in every comparison the setting with the lowest validation error.
+    tuned : bool
+        Whether they are one row, too, but the setting is the one that `tune` chose in the folder of the comparison,
+        and the pooling as it comes where it was not tuned there: every family has the budget that it was given.
     poolings : str, optional
         Rank these rows alone, words with commas between them: where they have more seeds than the others, all count.
     """
@@ -258,7 +267,10 @@ def summarise(
     places = find_comparisons(folders)
     names = [path.name if [each.name for each in places].count(path.name) == 1 else str(path) for path in places]
     found = dict(zip(names, map(collect, places), strict=True))
-    words = {name: _chosen(name, collection, families) for name, collection in found.items()}
+    if families and tuned:
+        raise InputError("a row is the best setting of a family or the one that was tuned: choose one of the two")
+    choose = _best_of_families if families else _tuned if tuned else _all
+    words = {name: choose(name, collection) for name, collection in found.items()}
     if poolings is not None:
         words = _only(Places.split(poolings), words)
     tables = {
@@ -313,10 +325,23 @@ def _family(word: str) -> str:
     return "|".join(dict.fromkeys(each.name for each in Places.parse(word).words))
 
 
-def _chosen(name: str, collection: Collection, families: bool) -> dict[str, str]:
-    """Which word stands for each row: itself, or of a family the one with the lowest mean validation error."""
-    if not families:
-        return {word: word for word in collection.runs}
+def _all(name: str, collection: Collection) -> dict[str, str]:
+    """Which word stands for each row: itself."""
+    return {word: word for word in collection.runs}
+
+
+def _tuned(name: str, collection: Collection) -> dict[str, str]:
+    """Which word stands for each name: what `tune` chose in the folder, else the name itself."""
+    found = {word: word for word in collection.runs if word == _family(word)}
+    for family, word in chosen(collection.folder).items():
+        found[family] = str(Places.parse(word))
+        if found[family] not in collection.runs:
+            raise InputError(f"{name}: tune chose {word}, which is not tested there: compare it with the others")
+    return found
+
+
+def _best_of_families(name: str, collection: Collection) -> dict[str, str]:
+    """Which word stands for each family: the one with the lowest mean validation error."""
     errors = _errors(name, collection.summaries, "validation")
     settings: dict[str, list[str]] = {}
     for word in sorted(errors):
@@ -407,6 +432,7 @@ def write_summary(
     part: str = "test",
     *,
     families: bool = False,
+    tuned: bool = False,
     poolings: str | None = None,
 ) -> tuple[Path, Summary]:
     """Write the summary of several comparisons, one HTML page, Markdown, CSV and PNG; give the page and the numbers.
@@ -419,12 +445,12 @@ def write_summary(
         Where the summary goes.
     part : {"test", "validation"}
         Which error ranks the poolings.
-    families : bool
-        Whether poolings of one name are one row.
+    families, tuned : bool
+        Whether poolings of one name are one row: its best setting by validation, or the one that `tune` chose.
     poolings : str, optional
         Rank these rows alone.
     """
-    found = summarise(folders, part, families=families, poolings=poolings)
+    found = summarise(folders, part, families=families, tuned=tuned, poolings=poolings)
     out = Path(out)
     files: dict[str, bytes] = {
         "summary.csv": csv_text(map(_record, found.standings)).encode(),
