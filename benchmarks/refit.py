@@ -18,12 +18,13 @@ import torch.nn.functional as F
 
 import multipartite as mp
 from multipartite.experiments.data import Dataset, load
+from multipartite.experiments.report.estimates import difference
 from multipartite.experiments.run.networks import build
 
 HELD_OUT, BATCH = 2000, 100
 # (updates between refits, updates between two that are learned from, pixels of a batch)
-CHOICES = [(1, 1, 2048), (20, 1, 2048), (20, 5, 1024), (20, 5, 2048), (20, 10, 2048), (40, 5, 2048), (40, 10, 2048)]
-WAYS = ("multipartite-printed:", "multipartite:gather=max,", "multipartite:gather=max,assignment=lines,focus=0.5,")
+CHOICES = [(1, 1, 2048), (20, 5, 2048), (40, 5, 2048), (40, 10, 1024), (40, 10, 2048), (80, 10, 2048), (80, 20, 2048)]
+WAYS = ("multipartite-printed:", "multipartite:", "multipartite:assignment=lines,focus=0.5,")
 SETTINGS = [
     "max",
     *(
@@ -70,6 +71,7 @@ def main() -> None:
     for name, default in (("images", 3000), ("epochs", 4), ("seeds", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--only", default="", help="settings that hold this word, beside max")
+    parser.add_argument("--against", default="max", help="the setting that the others are compared with, by seed")
     asked = parser.parse_args()
     settings = [word for word in SETTINGS if word == "max" or asked.only in word]
     torch.set_num_threads(1)
@@ -81,6 +83,7 @@ def main() -> None:
             torch.manual_seed(seed)
             for word in settings:
                 runs[word][seed].epoch()
+    found: dict[str, dict[int, float]] = {}
     print(f"LeNet, {len(data.train)} images, {asked.epochs} epochs, {asked.seeds} seeds, 1 thread")
     for word, trained in runs.items():
         errors = [one.error() for one in trained]
@@ -89,10 +92,12 @@ def main() -> None:
             for one, base in zip(trained, runs["max"], strict=True)
             for a, b in zip(one.seconds, base.seconds, strict=True)
         ]
-        found = ", ".join(f"{error:.2f}" for error in errors)
-        print(
-            f"{word:50s} error {statistics.mean(errors):5.2f}% ({found})  time {statistics.median(ratios):5.2f} of max"
-        )
+        found[word] = dict(enumerate(errors))
+        spread = f"{statistics.mean(errors):.2f} ± {statistics.stdev(errors) if len(errors) > 1 else 0:.2f}%"
+        print(f"{word:65s} error {spread}  time {statistics.median(ratios):.2f} of max", flush=True)
+    for word, errors in found.items():
+        if word != asked.against and (gap := difference(errors, found[asked.against])) is not None:
+            print(f"{word:65s} minus {asked.against}: {gap}")
 
 
 if __name__ == "__main__":

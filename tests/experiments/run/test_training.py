@@ -246,9 +246,7 @@ def test_two_processes_train_as_one_does(tmp_path, by):
     command = str(Path(sys.executable).with_name("multipartite"))
     start = [command, "train", "digits", "--epochs", "3", "--accelerator", "cpu", "--threads", "1", "--out"]
     if by == "torchrun":
-        port = 29000 + os.getpid() % 1000
-        run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}"]
-        start = [*run, *start]
+        start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *start]
     two = [*start, str(tmp_path / "two"), *(["--devices", "2"] if by == "fabric" else [])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(two, capture_output=True, text=True, timeout=300, env=environment, cwd=tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import platform
 import signal
@@ -37,6 +38,8 @@ def start(config: RunConfig) -> Fabric:
     if torch.distributed.is_available() and torch.distributed.is_torchelastic_launched():  # torchrun has the say
         devices, nodes = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
     several = devices * nodes > 1
+    if several:
+        atexit.register(_leave_group)
     try:
         return Fabric(
             accelerator=config.accelerator,
@@ -48,6 +51,12 @@ def start(config: RunConfig) -> Fabric:
     except (ValueError, RuntimeError, MisconfigurationException) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"accelerator, devices or precision do not work here: {reason}") from error
+
+
+def _leave_group() -> None:
+    """Leave the group of processes: a thread of it that still runs when its process ends would end it with an error."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def on_first(fabric: Fabric, act: Callable[[], T]) -> T:
