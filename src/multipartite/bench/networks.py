@@ -16,6 +16,7 @@ from multipartite.bench.timing import interleave, peak_bytes
 from multipartite.experiments.run import networks
 from multipartite.labels import supervise
 from multipartite.pooling.learning import Seen, SupervisedLayer
+from multipartite.pooling.multipartite import REFIT_EVERY
 
 __all__ = ["LAYOUTS", "NETWORKS", "POOLINGS", "measure"]
 
@@ -29,7 +30,7 @@ POOLINGS = (
 )
 
 
-_STEPS = 40  # of training in a row, so that a layer's learning and one refit are in what is timed
+_STEPS = REFIT_EVERY  # of training in a row, so that a layer's learning and one refit are in what is timed
 
 
 def measure(

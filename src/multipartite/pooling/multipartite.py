@@ -33,7 +33,7 @@ from multipartite.pooling.window import Size, Window
 __all__ = ["MultipartitePool1d", "MultipartitePool2d", "MultipartitePool3d", "multipartite_pool"]
 
 GATHER, ASSIGNMENT = "blur", "stochastic"  # what the evidence recommends; see results/
-LEARN_EVERY, REFIT_EVERY = 5, 40  # statistics then take about a thirtieth of LeNet's step; see docs/performance.md
+LEARN_EVERY, REFIT_EVERY = 10, 80  # statistics then take a fortieth of LeNet's step; see docs/performance.md
 
 Learn = Callable[[Seen], Fold | None]  # learns from what is seen, and says what scores a pixel of it
 
