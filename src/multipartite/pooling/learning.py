@@ -372,7 +372,7 @@ class SupervisedLayer(Pool):
     def _passes_over(self, images: int) -> bool:
         """Count a batch that is not learned from, where nothing else is to be done about it; whether that was so.
 
-        Four batches of five are of this kind: what :meth:`_learn` does with them, by a short way.
+        Most batches are of this kind: what :meth:`_learn` does with them, by a short way.
         """
         if torch.compiler.is_compiling() or self.fitting or self.pending is not None or self._counts(self.steps):
             return False

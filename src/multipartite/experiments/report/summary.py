@@ -164,7 +164,7 @@ class Summary:
         wins = "; ".join(f"{pooling} on {', '.join(names)}" for pooling, names in best.items())
         found = [f"{chance}; {told}.", f"Lowest {self.part} error: {wins}."]
         if settings := [self._settings(each) for each in self.standings if set(each.settings) != {each.pooling}]:
-            found.append(f"One row a family, with its best setting by validation error: {'; '.join(settings)}.")
+            found.append(f"One row a name, and the setting that stood for it: {'; '.join(settings)}.")
         if self.left_out:
             found.append(f"Left out, because not every comparison has them: {self._missing()}.")
         return found
@@ -264,11 +264,11 @@ def summarise(
     """
     if part not in PARTS:
         raise unknown("part", part, PARTS)
+    if families and tuned:
+        raise InputError("a row is the best setting of a family or the one that was tuned: choose one of the two")
     places = find_comparisons(folders)
     names = [path.name if [each.name for each in places].count(path.name) == 1 else str(path) for path in places]
     found = dict(zip(names, map(collect, places), strict=True))
-    if families and tuned:
-        raise InputError("a row is the best setting of a family or the one that was tuned: choose one of the two")
     choose = _best_of_families if families else _tuned if tuned else _all
     words = {name: choose(name, collection) for name, collection in found.items()}
     if poolings is not None:
