@@ -26,6 +26,7 @@ __all__ = [
     "fold",
     "fold_by",
     "is_channels_last",
+    "is_eager",
     "is_exporting",
     "leading",
     "one_versus_rest",
@@ -271,6 +272,15 @@ def is_exporting() -> bool:
     return bool(getattr(torch.compiler, "is_exporting", bool)())
 
 
+def is_eager(x: Tensor) -> bool:
+    """Whether x has numbers to look at: no graph is made of what becomes of it, and no transform wraps it."""
+    return (
+        not torch.compiler.is_compiling()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+        and not torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
+    )
+
+
 def is_channels_last(x: Tensor) -> bool:
     """Whether the channels of a pixel lie side by side in memory."""
     if x.ndim == 4 and not torch.compiler.is_compiling():
@@ -374,10 +384,10 @@ def by_images(function: Callable[..., Any], x: Tensor, *others: Tensor, width: f
     torch.Size([2, 3, 1])
     """
     followed = x.requires_grad and torch.is_grad_enabled()
-    if followed or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x):
+    if followed or not is_eager(x):
         return function(x, *others)
     images = max(1, int(_CHUNK / max(1, width * math.prod(x.shape[1:]))))
-    if images >= len(x) or torch.jit.is_tracing():  # type: ignore[no-untyped-call, attr-defined]
+    if images >= len(x):
         return function(x, *others)
     parts = [function(*some) for some in zip(*(tensor.split(images) for tensor in (x, *others)), strict=True)]
     if isinstance(parts[0], tuple):

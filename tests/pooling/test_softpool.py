@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
+from multipartite import SoftPool2d
 from multipartite.functional import soft_pool
-from windows import MAX_POOL, activations, bounded, problems
+from windows import MAX_POOL, activations, bounded, lay_out, problems
 
 
 @given(problems(most_channels=1), st.sampled_from([1.0, 30.0, 1e4]))
@@ -59,7 +60,29 @@ def test_a_map_with_both_large_and_small_numbers_keeps_the_small_ones():
     torch.testing.assert_close(soft_pool(x, 2), torch.tensor([[[200.0, expected]]]))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("layout", ["contiguous", "channels last"])
+@pytest.mark.parametrize(("dims", "window"), [(1, (3, 2, 1, 2)), (2, (2, 2, 0)), (2, (3, 2, 1, 1, True)), (3, (2, 1))])
+def test_gradients_of_every_kind(dims, window, layout):
+    x = lay_out(activations(2, 2, *[5] * dims), layout).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda x: soft_pool(x, *window),
+        x,
+        check_forward_ad=True,
+        check_batched_grad=True,
+        check_batched_forward_grad=True,
+    )
+    assert torch.autograd.gradgradcheck(lambda x: soft_pool(x, *window), x)
+
+
 def test_maps_under_vmap():
     x = activations(3, 2, 2, 6, 6)
     expected = torch.stack([soft_pool(one, 2) for one in x])
     torch.testing.assert_close(torch.func.vmap(lambda one: soft_pool(one, 2))(x), expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_a_trace_holds_for_numbers_of_any_size():
+    x = activations(1, 2, 4, 4)
+    traced = torch.jit.trace(SoftPool2d(2), x)
+    torch.testing.assert_close(traced(1e3 * x), soft_pool(1e3 * x, 2))

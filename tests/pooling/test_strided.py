@@ -37,3 +37,12 @@ def test_the_output_is_a_map_of_its_own(stride):
     before = x.clone()
     mp.StridedPool2d(1, stride)(x).add_(1)
     assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("of", [lambda x: x[:, 1:, 1:], lambda x: x[:, :1].expand(-1, 3, -1, -1), lambda x: x.mT])
+def test_parts_of_a_map_and_repeated_ones_have_their_own_pixels_and_gradients(of):
+    x = activations(2, 3, 7, 6).requires_grad_()
+    y = of(x)
+    assert torch.equal(strided_pool(y, 2), y[..., : y.shape[-2] // 2 * 2 : 2, : y.shape[-1] // 2 * 2 : 2])
+    assert torch.autograd.gradcheck(lambda x: strided_pool(of(x), 2), x)
+    assert torch.autograd.gradgradcheck(lambda x: strided_pool(of(x), 2), x)

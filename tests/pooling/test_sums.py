@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 
-from multipartite.pooling.sums import window_mean, window_sum
+from multipartite.pooling.sums import window_mean, window_spread, window_sum
 from multipartite.pooling.window import Window
 from windows import activations, bounded, lay_out, problems
 
@@ -69,6 +69,18 @@ def test_gradients_of_every_kind(dims, window, layout):
 
     torch.autograd.gradcheck(total, x, check_forward_ad=True, check_batched_grad=True)
     torch.autograd.gradgradcheck(total, x)
+
+
+@given(problems())
+@bounded
+def test_spread_is_the_transpose_of_the_sum(problem):
+    x, _, sizes = problem
+    frame = Window.of(**sizes, dims=problem.dims)
+    x = x.requires_grad_()
+    total = window_sum(x, frame)
+    y = activations(*total.shape)
+    (expected,) = torch.autograd.grad(total, x, y)
+    torch.testing.assert_close(window_spread(y, frame, x), expected)
 
 
 def test_the_layout_is_kept_both_ways():

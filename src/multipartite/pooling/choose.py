@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from multipartite.errors import InputError, unknown
-from multipartite.instance_ranking import is_channels_last, is_exporting
+from multipartite.instance_ranking import is_channels_last, is_eager, is_exporting
 from multipartite.pooling.sums import window_mean
 from multipartite.pooling.window import Window
 
@@ -201,9 +201,7 @@ def _scaled(score: Tensor) -> Tensor:
 
 def _is_moderate(score: Tensor) -> bool:
     """Whether sums of scores are neither too large nor so small that a trifle would count, as far as it can be told."""
-    if torch.compiler.is_compiling() or score.device.type != "cpu" or not score.numel():
-        return False
-    if torch._C._functorch.is_functorch_wrapped_tensor(score) or torch.jit.is_tracing():  # type: ignore[no-untyped-call, attr-defined]
+    if score.device.type != "cpu" or not score.numel() or not is_eager(score):
         return False
     highest = score.amax(tuple(range(1, score.ndim)))
     return bool(((highest == 0) | ((highest > 1e-10) & (highest < 1e30))).all())

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from multipartite.criteria import Information, Quadratic
-from multipartite.instance_ranking import Fold, is_channels_last, score_map
+from multipartite.instance_ranking import Fold, is_channels_last, is_eager, score_map
 from multipartite.pooling.choose import Choice, uniform, uniform_like
 from multipartite.pooling.smooth import GATHERED_WIDTH, smooth
 from multipartite.pooling.window import Window
@@ -142,7 +142,8 @@ def use(used: bool) -> Iterator[None]:
 def handles(x: Tensor, window: Window) -> bool:
     """Whether the kernel can pool x (N, C, *spatial): float32 on a CPU, in one of two layouts, outside of any graph."""
     return (
-        not torch.compiler.is_compiling()
+        is_eager(x)
+        and torch.autograd.forward_ad._current_level < 0
         and type(x) in (Tensor, torch.nn.Parameter)
         and x.dtype == torch.float32
         and x.device.type == "cpu"
@@ -150,17 +151,7 @@ def handles(x: Tensor, window: Window) -> bool:
         and available()
         and max(math.prod(window.kernel_size), math.prod(window.stride)) < _NOWHERE
         and (x.is_contiguous() or is_channels_last(x))
-        and _is_plain(x)
         and x.numel() < 1 << 31
-    )
-
-
-def _is_plain(x: Tensor) -> bool:
-    """Whether x is in no transform and nobody follows what becomes of it but autograd."""
-    return (
-        not torch._C._functorch.is_functorch_wrapped_tensor(x)
-        and torch.autograd.forward_ad._current_level < 0
-        and not torch.jit.is_tracing()  # type: ignore[no-untyped-call, attr-defined]
     )
 
 
@@ -342,7 +333,6 @@ class Ready:
             and type(x) is Tensor
             and x.dtype == torch.float32
             and x.is_cpu
-            and _is_plain(x)
             and available()
         )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
-from multipartite.instance_ranking import is_channels_last
+from multipartite.instance_ranking import is_channels_last, is_eager
 from multipartite.pooling.window import Pool, Size, Window
 
 __all__ = ["StridedPool1d", "StridedPool2d", "StridedPool3d", "strided_pool"]
@@ -44,21 +46,32 @@ def strided_pool(
 
 
 def _pool(x: Tensor, window: Window) -> Tensor:
+    if is_eager(x) and not any(window.padding):  # a view that is sooner made than slices, and so is its gradient
+        return x.as_strided(*_firsts(window, x.shape, x.stride(), x.dtype)).clone()
     x, batched = window.as_batch(x)
     out = window.out_size(x.shape[2:])
     y = x.movedim(1, -1) if is_channels_last(x) else x
     first = 1 if y is not x else 2  # of the spatial dimensions
-    places = [slice(None)] * y.ndim
     for axis, (s, p, d, o) in enumerate(zip(window.stride, window.padding, window.dilation, out, strict=True), first):
         if p:
             start = torch.arange(o, device=x.device) * s - p
             steps = (-start).clamp_min(0).add(d - 1).div(d, rounding_mode="floor")  # through the padding
             y = y.index_select(axis, start + steps * d)
         else:
-            places[axis] = slice(0, (o - 1) * s + 1, s)
-    y = y[tuple(places)]
+            y = y[(slice(None),) * axis + (slice(0, (o - 1) * s + 1, s),)]
     y = y.movedim(-1, 1).clone() if first == 1 else y.clone()  # never a view: an in-place step after it is harmless
     return y if batched else y[0]
+
+
+@lru_cache(maxsize=1024)
+def _firsts(
+    window: Window, shape: torch.Size, strides: tuple[int, ...], dtype: torch.dtype
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Size and strides of the view of every window's first pixel, where none is padding."""
+    window.check_input(shape, dtype)
+    lead = len(shape) - window.dims
+    steps = tuple(n * s for n, s in zip(strides[lead:], window.stride, strict=True))
+    return (*shape[:lead], *window.out_size(shape[lead:])), (*strides[:lead], *steps)
 
 
 class _StridedPool(Pool):

@@ -17,7 +17,7 @@ from torch import Tensor
 from multipartite.instance_ranking import is_channels_last
 from multipartite.pooling.window import Window, widened
 
-__all__ = ["window_mean", "window_sum"]
+__all__ = ["window_mean", "window_spread", "window_sum"]
 
 Taps: TypeAlias = tuple[tuple[float, ...], ...]
 _Steps: TypeAlias = list[tuple[int, tuple[float, ...], int, int]]  # axis, its taps, stride, dilation
@@ -42,21 +42,36 @@ def window_sum(x: Tensor, window: Window, taps: Sequence[Sequence[float]] | None
     >>> window_sum(torch.tensor([[[1.0, 2.0, 3.0]]]), Window.of(2, 1, dims=1), [[1.0, 10.0]])
     tensor([[[21., 32.]]])
     """
-    weights: Taps = tuple(
-        (1.0,) * k if taps is None else tuple(taps[axis]) for axis, k in enumerate(window.kernel_size)
-    )
     if taps is None and _is_for_torch(x, window):
         sizes = (window.kernel_size, window.stride, window.padding, window.ceil_mode)
         return F.avg_pool2d(x, *sizes, divisor_override=1)
     out = window.out_size(x.shape[2:])
     padded = window.padded(x, 0.0, out)
-    steps: _Steps = [
-        (axis, weights[axis], window.stride[axis], window.dilation[axis]) for axis in reversed(range(window.dims))
-    ]
+    steps = _steps(window, taps)
     if torch.compiler.is_compiling():  # a compiler finds the backward by itself
         return _contract(padded, steps, out)
     total: Tensor = _Sum.apply(padded, steps, out, False)  # type: ignore[no-untyped-call]
     return total
+
+
+def window_spread(y: Tensor, window: Window, x: Tensor) -> Tensor:
+    """Transpose of :func:`window_sum`: every pixel of a map as x gets the sum of y over the windows that it is in.
+
+    Examples
+    --------
+    >>> window_spread(torch.tensor([[[1.0, 10.0]]]), Window.of(2, 1, dims=1), torch.zeros(1, 1, 3))
+    tensor([[[ 1., 11., 10.]]])
+    """
+    if _is_for_torch(x, window):
+        sizes = (window.kernel_size, window.stride, window.padding, window.ceil_mode)
+        return torch.ops.aten.avg_pool2d_backward(y, x, *sizes, True, 1)
+    spatial = tuple(x.shape[2:])
+    sides = window.sides(spatial, tuple(y.shape[2:]))
+    size = tuple(before + n + after for n, (before, after) in zip(spatial, sides, strict=True))
+    spread: Tensor = _Sum.apply(y, _steps(window), size, True)  # type: ignore[no-untyped-call]
+    for axis, (n, (before, _)) in enumerate(zip(spatial, sides, strict=True), 2):
+        spread = spread.narrow(axis, before, n)
+    return spread
 
 
 def window_mean(x: Tensor, window: Window) -> Tensor:
@@ -81,6 +96,13 @@ def window_mean(x: Tensor, window: Window) -> Tensor:
 def _is_for_torch(x: Tensor, window: Window) -> bool:
     """Whether torch's own average pooling is the fastest: where the channels of a pixel lie side by side."""
     return window.dims == 2 and max(window.dilation) == 1 and is_channels_last(x)
+
+
+def _steps(window: Window, taps: Sequence[Sequence[float]] | None = None) -> _Steps:
+    weights: Taps = tuple(
+        (1.0,) * k if taps is None else tuple(taps[axis]) for axis, k in enumerate(window.kernel_size)
+    )
+    return [(axis, weights[axis], window.stride[axis], window.dilation[axis]) for axis in reversed(range(window.dims))]
 
 
 def _contract(x: Tensor, steps: _Steps, out: tuple[int, ...]) -> Tensor:

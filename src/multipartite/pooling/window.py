@@ -81,17 +81,21 @@ class Window:
 
     def as_batch(self, x: Tensor) -> tuple[Tensor, bool]:
         """Give x as (N, C, *spatial), and whether it was that; refuse anything else, and what leaves no window."""
-        if x.ndim not in (self.dims + 1, self.dims + 2):
-            raise InputError(
-                f"input must have {self.dims + 1} or {self.dims + 2} dimensions, ([N,] C, {self.dims} spatial), "
-                f"got shape {tuple(x.shape)}"
-            )
-        if not x.is_floating_point():
-            raise InputError(f"input must be floating point, got {str(x.dtype).removeprefix('torch.')}")
-        if not torch.compiler.is_compiling():  # there torch's own pooling says so
-            self.check(x.shape[-self.dims :])
+        self.check_input(x.shape, x.dtype)
         batched = x.ndim == self.dims + 2
         return (x if batched else x[None]), batched
+
+    def check_input(self, shape: torch.Size, dtype: torch.dtype) -> None:
+        """Refuse what is not ([N,] C, *spatial) in floating point, and what leaves no window."""
+        if len(shape) not in (self.dims + 1, self.dims + 2):
+            raise InputError(
+                f"input must have {self.dims + 1} or {self.dims + 2} dimensions, ([N,] C, {self.dims} spatial), "
+                f"got shape {tuple(shape)}"
+            )
+        if not dtype.is_floating_point:
+            raise InputError(f"input must be floating point, got {str(dtype).removeprefix('torch.')}")
+        if not torch.compiler.is_compiling():  # there torch's own pooling says so
+            self.check(shape[-self.dims :])
 
     def check(self, spatial: torch.Size | tuple[int, ...]) -> None:
         """Refuse an input that leaves no window, or a window that looks at padding alone."""
@@ -173,12 +177,22 @@ class Window:
         """Give x with its padding, as far as windows of (N, C, *out) reach; x itself where there is none."""
         if not self.ceil_mode and not any(self.padding):  # by the options, not by the size: an export is for any size
             return x
-        pads: list[int] = []
-        for n, k, s, p, d, o in zip(
-            _numbers(x.shape[2:]), self.kernel_size, self.stride, self.padding, self.dilation, out, strict=True
-        ):
-            pads = [p, torch.sym_max(0, (o - 1) * s + d * (k - 1) + 1 - p - n), *pads]
+        pads = [n for side in reversed(self.sides(x.shape[2:], out)) for n in side]
         return F.pad(x, pads, value=fill)
+
+    def sides(self, spatial: torch.Size | tuple[int, ...], out: tuple[int, ...]) -> list[tuple[int, int]]:
+        """How much padding lies before and after every axis, as far as windows of (N, C, *out) reach.
+
+        Examples
+        --------
+        >>> Window.of(3, 2, 1, ceil_mode=True, dims=1).sides((6,), (4,))
+        [(1, 2)]
+        """
+        sizes = (_numbers(spatial), self.kernel_size, self.stride, self.padding, self.dilation, out)
+        return [
+            (p, torch.sym_max(0, (o - 1) * s + d * (k - 1) + 1 - p - n))
+            for n, k, s, p, d, o in zip(*sizes, strict=True)
+        ]
 
     def starts(self, spatial: torch.Size | tuple[int, ...], out: tuple[int, ...], device: torch.device) -> Tensor:
         """Flat index of the first place of every window, of the shape `out`; negative where that is padding."""
