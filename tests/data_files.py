@@ -29,15 +29,15 @@ def mat(images, labels):
     return file.getvalue()
 
 
-def images_and_labels(name, part, n=40):
-    """Random images of a data set's shape and labels that hold every class of the first ten."""
+def images_and_labels(name, part, n=40, classes=10):
+    """Random images of a data set's shape and labels that hold every one of the first classes."""
     random = np.random.default_rng([len(name), part == "train"])
-    return random.integers(0, 256, (n, *CATALOGUE[name].shape), np.uint8), np.arange(n) % 10
+    return random.integers(0, 256, (n, *CATALOGUE[name].shape), np.uint8), np.arange(n) % classes
 
 
-def official(name):
+def official(name, **sizes):
     """Bytes of every file of a tiny data set in the official format, by path."""
-    train, test = (images_and_labels(name, part) for part in ("train", "test"))
+    train, test = (images_and_labels(name, part, **sizes) for part in ("train", "test"))
     if name in ("mnist", "fashion-mnist"):
         arrays = [train[0][:, 0], train[1], test[0][:, 0], test[1]]
         return {path: idx(array) for path, array in zip(CATALOGUE[name].files, arrays, strict=True)}
@@ -55,9 +55,9 @@ def official(name):
     return dict(zip(CATALOGUE[name].files, blobs, strict=True))
 
 
-def lay_out(name, folder, monkeypatch, **changes):
+def lay_out(name, folder, monkeypatch, sizes=None, **changes):
     """Write a tiny data set under `folder` and put its hashes into the registry."""
-    blobs = official(name)
+    blobs = official(name, **sizes or {})
     for path, blob in blobs.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(blob)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from command_line import run_example, run_words
+from data_files import lay_out
 from made_runs import made_grid
 
 MULTIPARTITE = [sys.executable, "-c", "from multipartite.cli import main; main()"]
@@ -44,6 +45,29 @@ def test_the_grid_is_trained_reported_and_not_trained_again(tmp_path):
     status, _, err = run_words(*words, "--epochs", "2")
     assert status == 2
     assert "holds runs with epochs=1, not epochs=2" in err
+
+
+@pytest.mark.parametrize(
+    ("dataset", "average", "proposed"),
+    [
+        ("mnist", "0.57 | 0.83", "0.38 | 0.41"),
+        ("cifar10", "1.92 | 19.24", "12.63 | 13.45"),
+        ("cifar100", "11.20 | 47.77", "36.32 | 40.81"),
+        ("svhn", "1.65 | 3.72", "2.09 | 2.15"),
+    ],
+)
+def test_each_table_of_the_paper_is_one_command(dataset, average, proposed, tmp_path, monkeypatch):
+    lay_out(dataset, tmp_path / "data", monkeypatch, {"n": 400, "classes": 100 if dataset == "cifar100" else 10})
+    network = "lenet" if dataset == "mnist" else "zeiler:width=4"
+    poolings = "average,max,stochastic,multipartite-printed"
+    what = ["--network", network, "--poolings", poolings, "--seeds", "1", "--epochs", "1", "--validation", "0.25"]
+    where = ["--data-dir", tmp_path / "data", "--no-download", "--out", tmp_path / "out"]
+    assert run_words("compare", dataset, *what, "--jobs", "1", *where)[0] == 0
+    lines = (tmp_path / "out/report/report.md").read_text().splitlines()
+    rows = {name: [line for line in lines if line.startswith(f"| {name} | 1 |")] for name in poolings.split(",")}
+    assert [len(row) for row in rows.values()] == [1, 1, 1, 1]
+    assert rows["average"][0].endswith(f"| {average} |")
+    assert rows["multipartite-printed"][0].endswith(f"| {proposed} |")
 
 
 @pytest.mark.slow
