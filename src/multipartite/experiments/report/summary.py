@@ -213,7 +213,8 @@ class Summary:
 def find_comparisons(folders: Sequence[Path | str]) -> list[Path]:
     """Find the folders of comparisons: those given, or those inside of a folder that holds several.
 
-    Files are passed over, so that a pattern such as ``results/*`` may meet some.
+    Files are passed over, so that a pattern such as ``results/*`` may meet some, and so is what a comparison keeps
+    within its own folder, such as the runs of a search.
 
     Examples
     --------
@@ -229,7 +230,7 @@ def find_comparisons(folders: Sequence[Path | str]) -> list[Path]:
         if not folder.is_dir():
             continue
         inside = sorted(path.parent for path in folder.rglob("runs") if path.is_dir())
-        found += [folder] if (folder / "runs").is_dir() or not inside else inside
+        found += [path for path in inside if not set(path.parents) & set(inside)] or [folder]
     if len(set(found)) < 2:
         raise InputError(
             f"a summary is over several comparisons, got {len(set(found))}: give more folders, or use "
