@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -254,3 +255,23 @@ def test_workers_that_nobody_waits_for_any_more_do_not_complain(ended, monkeypat
     else:
         with pytest.raises(RuntimeError, match="after shutdown"):
             jobs._start(2)
+
+
+_HELD = []
+
+
+def _grow(seconds):
+    _HELD.append(b"1" * 200_000_000)
+    time.sleep(seconds)
+    return os.getpid()
+
+
+@pytest.mark.slow
+def test_a_worker_that_grew_is_replaced_without_a_word():
+    pytest.importorskip("psutil")  # without it nobody looks at how much memory a worker has
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        pool = jobs._pool(2)
+        processes = {future.result(60) for future in [pool.submit(_grow, 1.1) for _ in range(8)]}
+    assert len(processes) > 2
+    assert seen == []

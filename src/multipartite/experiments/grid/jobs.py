@@ -227,6 +227,8 @@ def _pool(workers: int) -> Any:
     """Give the processes, the same ones every time; a library in them that counts cores shall not fight for them."""
     from joblib.externals.loky import get_reusable_executor
 
+    # loky replaces a worker that holds much more memory than at its start; nothing of a run is lost by it
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
     share = str(max(1, cores() // workers))
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), share)
     return get_reusable_executor(workers, timeout=_IDLE, env=threads)
