@@ -199,8 +199,6 @@ def test_comparisons_are_found_given_or_inside_and_files_are_passed_over(tmp_pat
     (tmp_path / "README.md").write_text("words")
     one, two = tmp_path / "set-0", tmp_path / "set-1"
     assert find_comparisons([tmp_path]) == find_comparisons([one, tmp_path / "README.md", two, one]) == [one, two]
-    made_grid(one / "search", {"max": [5.0]})  # runs that a comparison keeps of its own are no comparison
-    assert find_comparisons([tmp_path]) == find_comparisons([one, two]) == [one, two]
     with pytest.raises(InputError, match="a summary is over several comparisons, got 1: give more folders"):
         find_comparisons([one])
 

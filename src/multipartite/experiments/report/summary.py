@@ -213,8 +213,7 @@ class Summary:
 def find_comparisons(folders: Sequence[Path | str]) -> list[Path]:
     """Find the folders of comparisons: those given, or those inside of a folder that holds several.
 
-    Files are passed over, so that a pattern such as ``results/*`` may meet some, and so is what a comparison keeps
-    within its own folder, such as the runs of a search.
+    Files are passed over, so that a pattern such as ``results/*`` may meet some.
 
     Examples
     --------
@@ -230,7 +229,7 @@ def find_comparisons(folders: Sequence[Path | str]) -> list[Path]:
         if not folder.is_dir():
             continue
         inside = sorted(path.parent for path in folder.rglob("runs") if path.is_dir())
-        found += [path for path in inside if not set(path.parents) & set(inside)] or [folder]
+        found += [folder] if (folder / "runs").is_dir() or not inside else inside
     if len(set(found)) < 2:
         raise InputError(
             f"a summary is over several comparisons, got {len(set(found))}: give more folders, or use "
