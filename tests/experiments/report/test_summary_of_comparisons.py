@@ -44,6 +44,14 @@ def test_ranks_tallies_and_cost_of_known_numbers(tmp_path):
     assert "stochastic (not in set-0, set-2)" in found.findings[-1]
 
 
+def test_training_time_is_of_runs_of_the_same_code_alone(tmp_path):
+    for number in range(2):
+        made_grid(tmp_path / f"set-{number}", {"max": [5.0, 6.0], "average": [7.0, 8.0]})
+        made_grid(tmp_path / f"set-{number}", {OURS: [4.0, 5.0]}, version="2")
+    times = {each.pooling: each.time for each in summarise([tmp_path]).standings}
+    assert times == {"max": 1.0, "average": 2.0, OURS: None}
+
+
 def test_where_poolings_are_missing_is_said_of_a_few_alone(tmp_path):
     many = {f"multipartite:groups={2 * k}": [5.0, 5.5] for k in range(1, 12)}
     found = summarise([made(tmp_path, FIRST, {**SECOND, **many})])

@@ -25,6 +25,16 @@ def test_means_deviations_and_paired_intervals_are_those_of_scipy(tmp_path):
     assert (row.ratio, rows["max"].ratio) == (0.5, 1.0)
 
 
+def test_speed_is_held_against_runs_of_the_same_code_alone(tmp_path):
+    for seed in (0, 1):
+        made_run(tmp_path, "max", seed, 5.0)
+        made_run(tmp_path, "average", seed, 6.0, version="1" if seed else "2")
+        made_run(tmp_path, "stochastic", seed, 6.0, version="2")
+    report = write_report(tmp_path, pictures=False)
+    assert {row.pooling: row.ratio for row in report.rows} == {"max": 1.0, "average": 0.5, "stochastic": None}
+    assert "| stochastic | 500 |  | 256 |" in (tmp_path / "report/report.md").read_text()
+
+
 def test_the_tables_of_the_paper_stand_beside_ours(tmp_path):
     made_run(tmp_path, "multipartite", 0, 6.0, dataset="mnist", version="0.1.0")
     for word in ("max", "multipartite:assignment=stochastic", "max:dilation=2"):

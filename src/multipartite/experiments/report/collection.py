@@ -48,6 +48,14 @@ class Collection:
             for pooling, runs in self.runs.items()
         }
 
+    @property
+    def origins(self) -> dict[str, dict[int, object]]:
+        """What made every run, by pooling and seed: its revision and versions."""
+        return {
+            pooling: {seed: (run.revision, run.versions) for seed, run in runs.items()}
+            for pooling, runs in self.runs.items()
+        }
+
 
 def collect(folder: Path | str) -> Collection:
     """Read every run under `folder` and check that they can be compared.

@@ -58,7 +58,7 @@ def write_report(folder: Path | str, out: Path | str | None = None, *, pictures:
     """
     collection = collect(folder)
     dataset = collection.config.dataset
-    rows = tabulate(collection.summaries, dataset)
+    rows = tabulate(collection.summaries, dataset, collection.origins)
     poolings = [row.pooling for row in rows]
     drawn = curves(collection, poolings)
     words = verdict(rows, dataset)

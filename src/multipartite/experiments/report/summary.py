@@ -289,7 +289,8 @@ def summarise(
     seeds = {name: _common_seeds(name, {p: table[p] for p in shared}) for name, table in errors.items()}
     means = [_means(table, shared, seeds[name]) for name, table in errors.items()]  # [N][k]
     each_rank = ranks(means)
-    times = _times(tables.values(), shared)
+    origins = [{pooling: found[name].origins[word] for pooling, word in words[name].items()} for name in names]
+    times = _times(zip(tables.values(), origins, strict=True), shared)
     pairs = {(one, two): _tally(errors.values(), one, two) for one in shared for two in shared if one != two}
     standings = []
     for i, pooling in enumerate(shared):
@@ -416,11 +417,14 @@ def _relative(means: Sequence[Sequence[float]], i: int, base: int) -> float | No
     return statistics.fmean(shares) if shares else None
 
 
-def _times(tables: Iterable[Mapping[str, Mapping[int, Finished]]], shared: Sequence[str]) -> dict[str, float]:
-    """Median over the comparisons of the time of training as a multiple of max pooling's."""
+def _times(
+    tables: Iterable[tuple[Mapping[str, Mapping[int, Finished]], Mapping[str, Mapping[int, object]]]],
+    shared: Sequence[str],
+) -> dict[str, float]:
+    """Median over the comparisons of the time of training as a multiple of max pooling's, of runs of the same code."""
     found: dict[str, list[float]] = {}
-    for table in tables:
-        for row in tabulate(table, ""):
+    for table, origins in tables:
+        for row in tabulate(table, "", origins):
             if row.ratio is not None and row.pooling in shared:
                 found.setdefault(row.pooling, []).append(1 / row.ratio)
     return {pooling: statistics.median(values) for pooling, values in found.items()}

@@ -81,7 +81,8 @@ class Row(Named):
 
     `tests` and `gaps` are the test error and the gap of every seed; `versus` and `gap_versus` are their differences to
     max pooling, `corrected` the former after Holm's correction for the number of poolings. `speed` is in images/s,
-    `ratio` relative to max pooling, `memory` in bytes; `paper` is the paper's train and test error.
+    `ratio` relative to max pooling, None where no two runs can be held against each other; `memory` in bytes; `paper`
+    is the paper's train and test error.
     """
 
     train: Estimate
@@ -100,8 +101,16 @@ class Row(Named):
     parameters: int
 
 
-def tabulate(summaries: Mapping[str, Mapping[int, Summary]], dataset: str) -> list[Row]:
-    """Condense finished runs, by pooling and seed, to a row a pooling, the lowest mean test error first."""
+def tabulate(
+    summaries: Mapping[str, Mapping[int, Summary]],
+    dataset: str,
+    origins: Mapping[str, Mapping[int, object]] | None = None,
+) -> list[Row]:
+    """Condense finished runs, by pooling and seed, to a row a pooling, the lowest mean test error first.
+
+    With `origins`, what made each run, speed is held against max pooling's only where both have the same one: runs of
+    other code are of another day, often of another machine, and errors can be compared but seconds cannot.
+    """
     tests = {pooling: {s: each.test.top1 for s, each in found.items()} for pooling, found in summaries.items()}
     gaps = {p: {s: each.test.top1 - each.train.top1 for s, each in found.items()} for p, found in summaries.items()}
     base = summaries.get(BASELINE, {})
@@ -109,7 +118,11 @@ def tabulate(summaries: Mapping[str, Mapping[int, Summary]], dataset: str) -> li
     corrected, gap_versus = holm(versus), _versus(gaps)
     rows = []
     for pooling, found in summaries.items():
-        ratios = [found[seed].samples_per_second / base[seed].samples_per_second for seed in found if seed in base]
+        ratios = [
+            found[seed].samples_per_second / base[seed].samples_per_second
+            for seed in found
+            if seed in base and (origins is None or origins[pooling][seed] == origins[BASELINE][seed])
+        ]
         row = Row(
             pooling=pooling,
             train=estimate([s.train.top1 for s in found.values()]),
